@@ -8,7 +8,7 @@ PY := .venv/bin/python
 TEST_FILES := $(shell [ -w /dev/shm ] && [ "$$(df --output=avail /dev/shm | tail -n 1)" -gt 12000000 ] && ! findmnt -no OPTIONS /dev/shm | grep -q noexec && echo /dev/shm || echo "$${TMPDIR:-/tmp}")
 PYTEST := PYTHONDONTWRITEBYTECODE= TMPDIR=$(TEST_FILES) $(PY) -m pytest
 
-.PHONY: help setup java classes postgres kafka redis jdbc browser stores demo test test-fast test-unit test-integration test-system test-airflow test-page screenshots lint format chaos soak formal ledger-storm try compat bench-pg bench-kafka bench-files bench-isolation bench-airflow bench-peers bench-ledger bench-page bench-many ui docs package lock clean
+.PHONY: help setup java classes postgres mariadb kafka redis jdbc browser stores demo test test-fast test-unit test-integration test-system test-airflow test-page screenshots lint format chaos soak formal ledger-storm try compat bench-pg bench-kafka bench-files bench-isolation bench-airflow bench-peers bench-ledger bench-page bench-many ui docs package lock clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "  make %-18s %s\n", $$1, $$2 }'
@@ -24,6 +24,9 @@ java:
 
 postgres:
 	@tests/services/packages.sh postgres
+
+mariadb:
+	@tests/services/packages.sh mariadb
 
 kafka: java
 	@tests/services/jars.sh kafka
@@ -50,16 +53,16 @@ classes: setup java
 demo: setup java ## Replicate 336,776 flights under a real Airflow; writes build/demo/summary.json
 	@$(PY) -m tests.system.demo
 
-test: lint classes postgres java kafka redis jdbc browser stores ## Lint, then every test: unit, integration, real Airflow, crashes
+test: lint classes postgres mariadb java kafka redis jdbc browser stores ## Lint, then every test: unit, integration, real Airflow, crashes
 	@$(PYTEST) --numprocesses 4 --dist loadfile --no-loadscope-reorder --durations 20
 
-test-fast: lint postgres java kafka jdbc ## Lint, unit tests, each connector once, a run by command and one by DAG: under 5 minutes
+test-fast: lint postgres mariadb java kafka jdbc ## Lint, unit tests, each connector once, a run by command and one by DAG: under 5 minutes
 	@$(PYTEST) -m fast --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 10
 
 test-unit: setup ## Pure tests, in seconds
 	@$(PYTEST) tests/unit
 
-test-integration: setup postgres java kafka jdbc stores ## Tests against real PostgreSQL, Kafka, Spark and Delta
+test-integration: setup postgres mariadb java kafka jdbc stores ## Tests against real PostgreSQL, Kafka, Spark and Delta
 	@$(PYTEST) tests/integration
 
 test-system: setup postgres java redis browser ## Tests under a real Airflow, crashes included
@@ -100,7 +103,7 @@ ledger-storm: setup postgres ## Random commands, SIGKILLs and stale epochs on on
 compat: setup postgres java jdbc ## Part of the suite on other versions of Airflow, PySpark and Python; ENVIRONMENTS="oldest newest" and SMALL=1 choose; writes build/compat/summary.json
 	@$(PY) -m tests.compat $(if $(SMALL),--small) $(ENVIRONMENTS)
 
-try: setup postgres java kafka redis browser ## Proofs, storms and benchmarks in small, so that none stops working unseen
+try: setup postgres mariadb java kafka redis browser ## Proofs, storms and benchmarks in small, so that none stops working unseen
 	@tests/services/jars.sh spark-kafka
 	@$(PY) -m tests.small
 

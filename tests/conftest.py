@@ -12,6 +12,7 @@ from hypothesis import settings
 from tests.placement import pytest_collection_modifyitems as pytest_collection_modifyitems
 from tests.placement import pytest_xdist_make_scheduler as pytest_xdist_make_scheduler
 from tests.services.kafka import KafkaBroker
+from tests.services.mariadb import MariaDbServer
 from tests.services.object_store import ObjectStoreServer
 from tests.services.object_stores import ObjectStores
 from tests.services.postgres import PostgresServer
@@ -45,6 +46,13 @@ def postgres_database(postgres_server: PostgresServer) -> Iterator[str]:
     dsn = postgres_server.new_database()
     yield dsn
     postgres_server.drop_database(dsn)
+
+
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[MariaDbServer]:
+    """A MariaDB server for the whole session."""
+    with MariaDbServer(in_memory=True) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

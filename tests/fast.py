@@ -11,6 +11,7 @@ _RUNS = "tests/integration/replication"
 _COPIES = f"{_RUNS}/test_run_kafka_to_kafka.py"
 _FILES = f"{_RUNS}/test_run_files.py"
 _JDBC = f"{_RUNS}/test_run_jdbc.py"
+_SQL = f"{_RUNS}/test_run_sql.py"
 _CONNECTORS = "tests/integration/connectors"
 _CHAOS = "tests/integration/chaos/test_chaos.py::test_no_crash_point_loses_or_doubles_anything"
 _TWO_PHASE = f"{_CONNECTORS}/two_phase/test_conformance.py"
@@ -35,6 +36,11 @@ SOURCES: Mapping[str, Mapping[str, str]] = {
         "copy": f"{_RUNS}/test_run_postgres.py::test_the_first_run_delivers_every_row_once_and_the_books_balance",
         "transform": f"{_RUNS}/test_run_postgres.py::test_where_and_select_with_a_cast_filter_and_convert",
         "bad row": f"{_RUNS}/test_run_postgres.py::test_a_failing_expression_costs_its_record_only",
+    },
+    "sql": {
+        "copy": f"{_SQL}::test_rows_of_a_file_of_sqlite_reach_postgresql",
+        "transform": f"{_SQL}::test_rows_of_mariadb_are_copied_and_a_zero_date_costs_its_row_only",
+        "bad row": f"{_SQL}::test_rows_of_mariadb_are_copied_and_a_zero_date_costs_its_row_only",
     },
 }
 """One test by type of source and by what it does."""
@@ -69,6 +75,12 @@ SINKS: Mapping[str, Mapping[str, str]] = {
         "bad row": f"{_RUNS}/test_bad_records.py",
         "crash": f"{_CHAOS}[postgres-postgres]",
         "fence": f"{_CONNECTORS}/postgres/test_sink.py",
+    },
+    "sql": {
+        "copy": f"{_SQL}::test_every_row_of_postgresql_once_then_what_is_new_and_nothing_without_spark",
+        "bad row": f"{_SQL}::test_what_transform_and_target_refuse_becomes_dead_letters_and_is_replayed",
+        "crash": f"{_CONNECTORS}/sql/test_sink.py::TestLostConnections",
+        "fence": f"{_CONNECTORS}/sql/test_sink.py::TestFence",
     },
 }
 """One test, class or file by type of sink and by what it does."""

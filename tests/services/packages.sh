@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sees to a system package: packages.sh chromium | go | java | maven | postgres | redis | venv PYTHON. Installs it on Debian as root, else says what to do.
+# Sees to a system package: packages.sh chromium | go | java | mariadb | maven | postgres | redis | venv PYTHON. Installs it on Debian as root, else says what to do.
 set -euo pipefail
 
 java_new_enough() {
@@ -18,6 +18,15 @@ go_new_enough() {
 postgres_there() {
     command -v psql >/dev/null || return 1
     command -v initdb >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null
+}
+
+# The tests start servers of their own: keep a package that is installed from starting one.
+start_no_server() {
+    if [ "$(id -u)" -eq 0 ] && [ ! -e /usr/sbin/policy-rc.d ]; then
+        printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
+        chmod +x /usr/sbin/policy-rc.d
+        trap 'rm -f /usr/sbin/policy-rc.d' EXIT
+    fi
 }
 
 # install_or_tell WHAT PACKAGE...: the first package that the system knows.
@@ -56,6 +65,11 @@ case ${1:-} in
         install_or_tell 'Java 17 or newer (a JRE; Spark runs on it)' openjdk-17-jre-headless default-jre-headless
         java_new_enough || { echo 'setup: the java found first is older than 17; point JAVA_HOME at a newer one' >&2; exit 1; }
         ;;
+    mariadb)
+        command -v mariadbd >/dev/null && exit 0
+        start_no_server
+        install_or_tell 'MariaDB (server and client)' mariadb-server
+        ;;
     maven)
         command -v mvn >/dev/null && exit 0
         install_or_tell "Maven (it fetches the tests' Kafka broker)" maven
@@ -75,12 +89,7 @@ case ${1:-} in
         ;;
     redis)
         command -v redis-server >/dev/null && exit 0
-        # The tests start servers of their own: keep the package from starting one.
-        if [ "$(id -u)" -eq 0 ] && [ ! -e /usr/sbin/policy-rc.d ]; then
-            printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
-            chmod +x /usr/sbin/policy-rc.d
-            trap 'rm -f /usr/sbin/policy-rc.d' EXIT
-        fi
+        start_no_server
         install_or_tell "Redis (the broker of the tests' Celery)" redis-server
         ;;
     venv)
@@ -88,7 +97,7 @@ case ${1:-} in
         install_or_tell "The venv module of $2" "$name-venv" python3-venv
         ;;
     *)
-        echo "usage: $0 chromium | go | java | maven | npm | postgres | redis | venv PYTHON" >&2
+        echo "usage: $0 chromium | go | java | mariadb | maven | npm | postgres | redis | venv PYTHON" >&2
         exit 2
         ;;
 esac

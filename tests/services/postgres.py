@@ -64,12 +64,14 @@ def binaries() -> Path:
     raise RuntimeError("no PostgreSQL server found: install one (Debian: apt-get install postgresql)")
 
 
-def _has_memory() -> bool:
-    """Return whether a file system in memory is there and has room."""
-    return os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free >= _LEAST_MEMORY
+def memory_directory() -> Path | None:
+    """A directory in memory for a server's data; None if there is none, or if it has little room."""
+    has_room = os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free >= _LEAST_MEMORY
+    return _MEMORY if has_room else None
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of this machine's loopback on which nothing listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -91,7 +93,7 @@ class PostgresServer:
         self, settings: Mapping[str, str] | None = None, *, fsync: bool = True, in_memory: bool = False
     ) -> None:
         self._settings = {**_SETTINGS, "fsync": "on" if fsync else "off", **(settings or {})}
-        self._parent = _MEMORY if in_memory and _has_memory() else None
+        self._parent = memory_directory() if in_memory else None
         self._bin = binaries()
         self._user = pwd.getpwnam("postgres") if os.geteuid() == 0 else None
         self._directory: Path | None = None
@@ -190,7 +192,7 @@ class PostgresServer:
         """
         other = PostgresServer(self._settings | dict(settings or {}), in_memory=self._parent is not None)
         other._directory = Path(tempfile.mkdtemp(prefix="ckpt-postgres-", dir=self._parent))
-        other.port = _free_port()
+        other.port = free_port()
         if self._user is not None:
             os.chown(other._directory, self._user.pw_uid, self._user.pw_gid)
         subprocess.run(
@@ -241,7 +243,7 @@ class PostgresServer:
 
     def _initialise(self) -> None:
         self._directory = Path(tempfile.mkdtemp(prefix="ckpt-postgres-", dir=self._parent))
-        self.port = _free_port()
+        self.port = free_port()
         secret = self._directory / "password"
         secret.write_text(PASSWORD)
         if self._user is not None:

@@ -26,6 +26,7 @@ ELSEWHERE = {
     ("docs/development.rst", "$ make soak"): "takes an hour",
     ("docs/development.rst", "$ make bench-pg"): "takes half an hour",
     ("docs/development.rst", "$ make formal"): "takes ten minutes",
+    ("docs/sql.rst", "-- MySQL and MariaDB: a sink"): "tests/integration/connectors/sql/test_rights.py grants them",
     ("README.md", "$ make demo"): "is the demo, and this test suite itself",
 }
 """Blocks by page and beginning. Of commands it is only checked that targets, options and extras exist."""

@@ -30,6 +30,7 @@ from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.iceberg.catalog import CatalogAddress
 from airflow_provider_ckpt.connectors.jdbc.client import driver_properties
 from airflow_provider_ckpt.connectors.kafka.client import client_config
+from airflow_provider_ckpt.connectors.sql.installed_dialects import find_dialect
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.dag_factories.pipelines import pipeline_dag, pipeline_dags
 from airflow_provider_ckpt.operators.plan import CkptPlanOperator
@@ -116,7 +117,7 @@ def test_every_block_is_run_somewhere() -> None:
             typed = block.page in FOLLOWED or elsewhere(block)
             assert typed, f"{block}: no test types these commands; add the page to test_commands.py"
         elif block.language != "text":
-            assert block.language in RUN_HERE, f"{block}: nothing runs {block.language}"
+            assert block.language in RUN_HERE or elsewhere(block), f"{block}: nothing runs {block.language}"
 
 
 def test_there_are_no_other_pictures() -> None:
@@ -219,10 +220,22 @@ def jdbc(extra: dict[str, Any]) -> None:
     assert driver_properties(Connection("shop", "jdbc", extra=extra)) == extra["properties"]
 
 
+def sql(extra: dict[str, Any]) -> None:
+    """A dialect takes each key of it."""
+    scheme = extra.get("sqlalchemy_scheme", "mysql+pymysql")
+    dialect = find_dialect(Connection("shop", "mysql" if len(extra) > 1 else "generic", extra=extra), "sink")
+
+    assert (dialect.drivername, dialect.tested) == (scheme, scheme == "mysql+pymysql")
+    taken = dialect.connect_args(Connection("shop", "mysql", extra=extra))
+    assert set(extra) <= {*taken, "ssl_mode", "sqlalchemy_scheme"}
+    assert ("ssl" in taken) == ("ssl_mode" in extra)
+
+
 READERS: dict[str, Callable[[dict[str, Any]], None]] = {
     "docs/kafka.rst": kafka,
     "docs/iceberg.rst": iceberg,
     "docs/jdbc.rst": jdbc,
+    "docs/sql.rst": sql,
 }
 
 

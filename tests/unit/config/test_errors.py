@@ -12,7 +12,7 @@ from airflow_provider_ckpt.config.load import build, load, parse
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.core.errors import ConfigError
 
-SOURCES = "files, jdbc, kafka, postgres"
+SOURCES = "files, jdbc, kafka, postgres, sql"
 INSTALL = "for another one, install the distribution with its connector (pip install)"
 GOOD = """\
 name: orders
@@ -169,7 +169,7 @@ def test_all_problems_are_listed_and_a_misspelt_key_comes_before_what_is_missing
         "my.yaml:3: source.typ: unknown key; did you mean type?",
         "my.yaml:4: sinc: unknown key; did you mean sink?",
         "my.yaml:1: sink: missing",
-        "my.yaml:2: source.type: missing; one of: files, jdbc, kafka, postgres",
+        "my.yaml:2: source.type: missing; one of: files, jdbc, kafka, postgres, sql",
     ]
 
 
@@ -195,12 +195,12 @@ def test_all_problems_are_listed_and_a_misspelt_key_comes_before_what_is_missing
         (
             "type: postgres, connection: lake, table: orders}\n",
             "type: delta, path: /t, rows_may_differ: true}\n",
-            "3: sink.rows_may_differ: a delta sink has no such key, only postgres; leave it out",
+            "3: sink.rows_may_differ: a delta sink has no such key, only postgres and sql; leave it out",
         ),
         (
             "type: postgres, connection: lake, table: orders}\n",
             "type: files, path: /t, format: csv, may_be_emptied: true}\n",
-            "3: sink.may_be_emptied: a files sink has no such key, only kafka and postgres; leave it out",
+            "3: sink.may_be_emptied: a files sink has no such key, only kafka, postgres and sql; leave it out",
         ),
         (
             "type: postgres, connection: lake, table: orders}\n",
@@ -210,7 +210,7 @@ def test_all_problems_are_listed_and_a_misspelt_key_comes_before_what_is_missing
         (
             "type: postgres, connection: lake, table: orders",
             "type: delta, path: /t, key: [id]",
-            "3: sink.key: a delta sink has no such key, only kafka and postgres; leave it out",
+            "3: sink.key: a delta sink has no such key, only kafka, postgres and sql; leave it out",
         ),
         (
             "type: postgres, connection: lake, table: orders",
@@ -220,7 +220,7 @@ def test_all_problems_are_listed_and_a_misspelt_key_comes_before_what_is_missing
         (
             "type: postgres, connection: lake, table: orders",
             "type: delta, path: /t, mode: upsert",
-            "3: sink.mode: a delta sink has no such key, only postgres; leave it out",
+            "3: sink.mode: a delta sink has no such key, only postgres and sql; leave it out",
         ),
         (
             "type: postgres, connection: shop",
@@ -245,7 +245,7 @@ def test_all_problems_are_listed_and_a_misspelt_key_comes_before_what_is_missing
         (
             "type: postgres, connection: shop",
             "type: delta, connection: shop",
-            "2: source.type: 'delta' is not supported; supported: files, jdbc, kafka, postgres",
+            "2: source.type: 'delta' is not supported; supported: files, jdbc, kafka, postgres, sql",
         ),
         ("type: postgres, connection: shop", "type: [a]", "2: source.type: '['a']' is not supported; supported: files"),
     ],

@@ -28,8 +28,8 @@ from airflow_provider_ckpt.engines.code_zip import CodeZip
 
 ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "airflow_provider_ckpt"
-SOURCES = ["files", "jdbc", "kafka", "postgres"]
-SINKS = ["delta", "files", "iceberg", "kafka", "postgres"]
+SOURCES = ["files", "jdbc", "kafka", "postgres", "sql"]
+SINKS = ["delta", "files", "iceberg", "kafka", "postgres", "sql"]
 DECLARATION = {
     "name": "orders",
     "source": {"type": "postgres", "connection": "shop", "table": "orders", "cursor": "id"},

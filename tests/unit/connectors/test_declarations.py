@@ -42,6 +42,12 @@ class TestPostgres(DeclarationConformance):
     sink = TABLE
 
 
+class TestSql(DeclarationConformance):
+    kind = "sql"
+    source = {**TABLE, "cursor": "id"}
+    sink = TABLE
+
+
 def test_no_connector_is_left_out() -> None:
     tested = {suite.kind for suite in DeclarationConformance.__subclasses__() if suite.__module__ == __name__}
 

@@ -1,0 +1,106 @@
+"""Find the bound below which no row can appear any more.
+
+Numbers are given to rows before they are committed, and with ``innodb_autoinc_lock_mode = 2`` even out of order. So a
+bound, one past the greatest visible cursor value, is closed once all transactions have ended that ran when it was
+noted. Where they cannot be seen, it is closed when ``close_wait`` has passed; with a single writer, at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider_ckpt.connectors.sql.columns import Kind
+from airflow_provider_ckpt.connectors.sql.source_table import SourceTable
+from airflow_provider_ckpt.connectors.sql.times import MICROSECONDS_A_DAY
+
+_BEGINNING_SECONDS = 0.2
+"""Time in which a statement that has got its number begins its transaction, in seconds."""
+
+_PAUSE_SECONDS = 0.1
+_LAG_SECONDS = 1.0
+"""Longest wait when only the lag is measured, in seconds."""
+
+_WESTERNMOST_SECONDS = 12 * 3600
+"""Seconds by which the westernmost time zone is behind UTC; a calendar day ends there last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """Result of waiting for a bound to close.
+
+    :param bound: the newest closed bound; None if none has closed
+    :param state: noted bound that has not closed, for the next planning
+    :param unseen: whether the running transactions could not be seen
+    """
+
+    bound: int | None
+    state: Mapping[str, Any] = field(default_factory=dict)
+    unseen: bool = False
+
+
+def candidate(table: SourceTable, greatest: int | None) -> int | None:
+    """Return the position after the greatest one; None for an empty table.
+
+    A coarse cursor gives its present value to later rows, too: the present day, or the present second, stays open.
+    """
+    if greatest is None:
+        return None
+    cursor, now = table.cursor, int(time.time() * 1_000_000)
+    if cursor.kind is Kind.DATE:
+        today = (now // 1_000_000 - _WESTERNMOST_SECONDS) // 86_400 * MICROSECONDS_A_DAY
+        if today <= greatest <= today + 2 * MICROSECONDS_A_DAY:
+            return today
+    elif cursor.kind in (Kind.DATETIME, Kind.TIMESTAMP) and cursor.fraction < 6:
+        unit = int(10 ** (6 - cursor.fraction))
+        if now - unit - 1_000_000 <= greatest <= now + 1_000_000:
+            return greatest
+    return greatest + 1
+
+
+def wait_until_closed(
+    table: SourceTable, noted: int | None, stored: Mapping[str, Any], close_wait: float, *, lag_only: bool
+) -> Closing:
+    """Return the newest bound that has closed, after a wait if there is none.
+
+    :param table: the table
+    :param noted: bound that has just been noted; None for an empty table
+    :param stored: bound that an earlier planning noted, and that had not closed
+    :param close_wait: longest wait in seconds
+    :param lag_only: whether the plan only serves to measure the lag
+    """
+    if noted is None or table.database.dialect.closes_at_once():
+        return Closing(noted)
+    wait = min(close_wait, _LAG_SECONDS) if lag_only else close_wait
+    deadline = time.monotonic() + wait
+    time.sleep(min(_BEGINNING_SECONDS, wait))
+    running = _running(table)
+    if running is None:
+        if not lag_only:
+            time.sleep(max(0.0, deadline - time.monotonic()))
+        return Closing(noted, unseen=True)
+    known = frozenset(stored.get("transactions", ()))
+    bound = None
+    if "candidate" in stored and not known & running:
+        bound = stored["candidate"]
+    waited_for = running
+    while waited_for and time.monotonic() < deadline:
+        time.sleep(_PAUSE_SECONDS)
+        now = _running(table)
+        if now is None:
+            continue
+        waited_for &= now
+        if bound is None and "candidate" in stored and not known & now:
+            bound = stored["candidate"]
+    if not waited_for:
+        return Closing(noted)
+    if "candidate" in stored and bound is None:
+        return Closing(None, stored)
+    return Closing(bound, {"candidate": noted, "transactions": sorted(waited_for)})
+
+
+def _running(table: SourceTable) -> frozenset[str] | None:
+    with table.database.session(f"looking for transactions that may write to {table.label}") as connection:
+        return table.database.dialect.running_transactions(connection)

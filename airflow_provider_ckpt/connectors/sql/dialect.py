@@ -1,0 +1,305 @@
+"""Base class of dialects: all that source and sink must know of a kind of database, with general answers.
+
+A distribution adds a dialect as an entry point of the group ``airflow_provider_ckpt.sql_dialects``; its name is
+SQLAlchemy's name of the dialect, its value the import path of a subclass. Only with :attr:`~SqlDialect.tested` may a
+dialect deliver exactly once without ``sink.untested_dialect: true``; set it once the conformance suite passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.connectors.connection import Connection
+from airflow_provider_ckpt.connectors.sql.columns import Column, Kind, Table
+from airflow_provider_ckpt.connectors.sql.failures import Failure, first_line
+from airflow_provider_ckpt.connectors.sql.incoming_values import from_python
+from airflow_provider_ckpt.connectors.sql.table_clause import table_clause
+from airflow_provider_ckpt.connectors.sql.times import to_date, to_datetime
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import sqlalchemy as sa
+    from sqlalchemy.exc import DBAPIError
+
+_SIZES = {"SMALLINT": 15, "INTEGER": 31, "BIGINT": 63}
+
+
+class SqlDialect:
+    """Database of a kind, with answers that suit most databases; a subclass replaces those that do not.
+
+    :cvar name: SQLAlchemy's name of the dialect
+    :cvar label: name of the product, for messages
+    :cvar tested: whether the conformance suite passes, so that it may deliver exactly once
+    :cvar connection_types: types of Airflow connections that lead to such a database
+    :cvar drivername: SQLAlchemy's name of dialect and driver
+    :cvar install: what to install if the driver is missing
+    :cvar isolation: isolation level of all transactions; None for the driver's default
+    :cvar sees_transactions: whether a source can wait for running transactions (:meth:`running_transactions`)
+    """
+
+    name: str
+    label: str
+    tested = False
+    connection_types: tuple[str, ...] = ()
+    drivername: str
+    install = "the driver that SQLAlchemy needs"
+    isolation: str | None = "READ COMMITTED"
+    sees_transactions = False
+
+    def url(self, connection: Connection) -> sa.URL:
+        """Return SQLAlchemy's address of the database; it contains the password."""
+        import sqlalchemy as sa
+
+        known = connection
+        return sa.URL.create(self.drivername, known.login, known.password, known.host, known.port, known.schema)
+
+    def namespace(self, connection: Connection) -> tuple[str, str | None]:
+        """Return OpenLineage's namespace of the database, and the name that comes before a table's, if any."""
+        port = f":{connection.port}" if connection.port else ""
+        return f"{self.name}://{connection.host or 'localhost'}{port}", connection.schema
+
+    def address(self, connection: Connection) -> str:
+        """Return the database's address for messages, without user and password."""
+        namespace, database = self.namespace(connection)
+        return f"{namespace}/{database or ''}"
+
+    def connect_args(self, connection: Connection) -> dict[str, Any]:  # noqa: ARG002
+        """Return arguments for the driver's ``connect``, beside those of :meth:`url`."""
+        return {}
+
+    def prepare(self, engine: sa.Engine) -> None:
+        """Register what must happen whenever a connection is opened or a transaction begins."""
+
+    def classify(self, error: DBAPIError) -> Failure:
+        """Return the meaning of an exception, by SQLAlchemy's classes of exceptions."""
+        from sqlalchemy import exc
+
+        text = first_line(error)
+        state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
+        if isinstance(error, exc.IntegrityError):
+            return Failure(state or "23000", text, of_row=True, is_duplicate=True)
+        if isinstance(error, exc.DataError):
+            return Failure(state or "22000", text, of_row=True)
+        return Failure(state, text)
+
+    def find_table(self, connection: sa.Connection, schema: str | None, name: str) -> Table | None:
+        """Return a table or view with its columns and keys; None if it does not exist.
+
+        :param connection: an open connection
+        :param schema: its schema; None for the connection's default
+        :param name: its name
+        """
+        import sqlalchemy as sa
+
+        inspector = sa.inspect(connection)
+        try:
+            described = inspector.get_columns(name, schema)
+            primary = tuple(inspector.get_pk_constraint(name, schema)["constrained_columns"])
+            keys = [tuple(key["column_names"]) for key in inspector.get_unique_constraints(name, schema)]
+            keys += [
+                tuple(str(part) for part in index["column_names"])
+                for index in inspector.get_indexes(name, schema)
+                if index["unique"]
+            ]
+        except sa.exc.NoSuchTableError:
+            return None
+        columns = [self.column(item) for item in described]
+        nullable = {column.name for column in columns if column.nullable}
+        whole = [key for key in ([primary] if primary else []) + keys if not nullable & set(key)]
+        others = [key for key in keys if nullable & set(key)]
+        is_view = name in inspector.get_view_names(schema)
+        return Table(
+            schema or inspector.default_schema_name or "",
+            name,
+            columns,
+            list(dict.fromkeys(whole)),
+            list(dict.fromkeys(others)),
+            is_view,
+            self.target_problem(connection, schema, name),
+        )
+
+    def column(self, described: Any) -> Column:
+        """Return a column as SQLAlchemy's inspector describes it.
+
+        :param described: an element of the list that ``Inspector.get_columns`` returns
+        """
+        import sqlalchemy as sa
+
+        kind = described["type"]
+        common: dict[str, Any] = {
+            "name": described["name"],
+            "type_text": str(kind),
+            "nullable": bool(described["nullable"]),
+            "filled": described.get("default") is not None or bool(described.get("identity")),
+            "numbered": bool(described.get("identity")) or described.get("autoincrement") is True,
+            "generated": bool(described.get("computed")),
+        }
+        if isinstance(kind, sa.Integer):
+            bits = next((bits for name, bits in _SIZES.items() if name in str(kind).upper()), 63)
+            return Column(kind=Kind.INTEGER, low=-(2**bits), high=2**bits - 1, **common)
+        if isinstance(kind, sa.Float):
+            return Column(kind=Kind.DOUBLE, **common)
+        if isinstance(kind, sa.Numeric):
+            return Column(kind=Kind.DECIMAL, precision=kind.precision, scale=kind.scale or 0, **common)
+        if isinstance(kind, sa.String):
+            return Column(kind=Kind.TEXT, length=kind.length, **common)
+        if isinstance(kind, sa.LargeBinary | sa.BINARY | sa.VARBINARY):
+            return Column(kind=Kind.BINARY, length=getattr(kind, "length", None), **common)
+        if isinstance(kind, sa.DateTime):
+            zoned = bool(kind.timezone)
+            return Column(kind=Kind.TIMESTAMP if zoned else Kind.DATETIME, **common)
+        simple = ((sa.Boolean, Kind.BOOLEAN), (sa.Date, Kind.DATE))
+        found = next((value for type_, value in simple if isinstance(kind, type_)), Kind.UNSUPPORTED)
+        return Column(kind=found, **common)
+
+    def target_problem(self, connection: sa.Connection, schema: str | None, name: str) -> tuple[str, str] | None:  # noqa: ARG002
+        """Return why a table cannot be a target of exactly-once delivery, and what to do; None if it can.
+
+        :param connection: an open connection
+        :param schema: the table's schema; None for the connection's default
+        :param name: the table's name
+        """
+        return None
+
+    def key_problem(self, table: Table, key: Sequence[str]) -> tuple[str, str] | None:
+        """Return why rows cannot be replaced by a key, and what to do; None if they can.
+
+        :param table: the target
+        :param key: its columns, which are the columns of a unique key that cannot be NULL
+        """
+        del table, key
+        return f"{self.label} has no upsert in this version", "Use mode: append, or install a dialect that has it."
+
+    def server_problems(self, connection: sa.Connection) -> tuple[Sequence[tuple[str, str]], Sequence[str]]:  # noqa: ARG002
+        """Return why a server cannot hold a target, each with what to do, and warnings about its settings."""
+        return (), ()
+
+    def server_identity(self, connection: sa.Connection) -> str:
+        """Return a text that identifies the database itself, and changes if another is in its place."""
+        return str(connection.engine.url.host or "")
+
+    def server_time(self, connection: sa.Connection) -> datetime:  # noqa: ARG002
+        """Return the server's present time with a zone; here this machine's."""
+        return datetime.now(UTC)
+
+    def table_options(self) -> Mapping[str, Any]:
+        """Return options of SQLAlchemy's ``Table`` for bookkeeping tables."""
+        return {}
+
+    def fence_lock(self, select: sa.Select[Any]) -> sa.Select[Any]:
+        """Return a query of the fence's row that locks it until the transaction ends, so that it cannot be changed.
+
+        Writers should be able to hold the lock together; if they cannot, they work one after the other.
+        """
+        return select.with_for_update(read=True)
+
+    def limit_lock_wait(self, connection: sa.Connection, seconds: int) -> None:
+        """Let a session wait for locks no longer than some seconds, if the database can be told.
+
+        :param connection: the session
+        :param seconds: longest wait
+        """
+
+    def mark_session(self, connection: sa.Connection, mark: str) -> None:
+        """Mark a writing session, so that :meth:`end_sessions` finds it.
+
+        :param connection: the session
+        :param mark: text of pipeline and epoch, at most 48 characters
+        """
+
+    def end_sessions(self, connection: sa.Connection, mark: str) -> None:
+        """End the sessions that bear a mark, because one of them keeps the fence locked; do nothing if that cannot be.
+
+        :param connection: another session
+        :param mark: text that :meth:`mark_session` was given
+        """
+
+    def write(self, connection: sa.Connection, target: Table, rows: pa.Table, key: Sequence[str]) -> int:
+        """Write rows in the open transaction and return how many rows the server says it has taken.
+
+        :param connection: the connection
+        :param target: the target
+        :param rows: columns that :mod:`~.outgoing_values` has converted, with the target's names
+        :param key: key columns of an upsert; empty to insert
+        """
+        table = table_clause(target, rows.schema.names)
+        return int(connection.execute(self.insert(table, key), rows.to_pylist()).rowcount)
+
+    def insert(self, table: Any, key: Sequence[str]) -> Any:
+        """Return the statement that writes one row.
+
+        :param table: the target as SQLAlchemy's ``TableClause``
+        :param key: key columns of an upsert; empty to insert
+        """
+        assert not key
+        return table.insert()
+
+    def running_transactions(self, connection: sa.Connection) -> frozenset[str] | None:  # noqa: ARG002
+        """Return names of the transactions that run now and may commit rows; None if they cannot be seen."""
+        return None
+
+    def next_number(self, connection: sa.Connection, table: Table, column: Column) -> int | None:  # noqa: ARG002
+        """Return the number that the next row gets in a column that the database numbers; None if unknown.
+
+        :param connection: an open connection
+        :param table: the table
+        :param column: the column
+        """
+        return None
+
+    def reused_numbers(self, connection: sa.Connection, table: Table, column: Column) -> str | None:  # noqa: ARG002
+        """Return a sentence if the database may give a removed row's number to a later row; None if it does not.
+
+        :param connection: an open connection
+        :param table: the table
+        :param column: the cursor column
+        """
+        return None
+
+    def closes_at_once(self) -> bool:
+        """Return whether nothing can appear below the greatest visible cursor value, as with a single writer."""
+        return False
+
+    def bad_cursor(self, column: Column, cursor: sa.ColumnElement[Any]) -> sa.ColumnElement[bool] | None:
+        """Return the condition for rows whose cursor has no position; None if there cannot be any.
+
+        :param column: the cursor column
+        :param cursor: the column in SQLAlchemy's statements
+        """
+        return cursor.is_(None) if column.nullable else None
+
+    def can_order(self, column: Column) -> bool:
+        """Return whether a column of a cursor's kind orders rows by its values."""
+        return column.kind is Kind.INTEGER
+
+    def cursor_value(self, column: Column, position: int) -> Any:
+        """Return the least value at or after a position, as the driver binds it; None if a cursor has no such value.
+
+        :param column: the cursor column
+        :param position: the position
+        """
+        if column.kind is Kind.INTEGER:
+            return min(max(position, column.low), column.high + 1)
+        return to_date(position) if column.kind is Kind.DATE else to_datetime(position)
+
+    def read_value(self, column: Column, value: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:  # noqa: ARG002
+        """Return the expression by which a column is read, without loss.
+
+        :param column: the column
+        :param value: the column in SQLAlchemy's statements
+        """
+        return value
+
+    def fetch(self, connection: sa.Connection, query: sa.Select[Any], columns: Sequence[Column]) -> list[pa.Array]:
+        """Return the result of a query as Arrow arrays of the types that :attr:`.Column.spark` names.
+
+        :param connection: an open connection
+        :param query: the query
+        :param columns: the columns that it selects, by :meth:`read_value`
+        :raises ValueMismatchError: if a value is not of its column's type
+        """
+        rows = connection.execute(query).fetchall()
+        values = list(zip(*rows, strict=True)) if rows else [()] * len(columns)
+        return [from_python(column, items) for column, items in zip(columns, values, strict=True)]

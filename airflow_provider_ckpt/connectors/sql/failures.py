@@ -1,0 +1,73 @@
+"""Turn exceptions of SQLAlchemy and drivers into error information, without SQL, values or secrets."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.connectors.sqlstates import is_server_failure, is_transient
+from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo, ErrorType, SinkError, SourceError
+
+if TYPE_CHECKING:
+    from sqlalchemy.exc import DBAPIError
+
+LOST = "08006"
+"""SQLSTATE of a lost connection, for drivers that report none."""
+
+_QUOTED = re.compile(r"(for (?:key|column|function) )?('(?:[^']|'')*'|\"(?:[^\"]|\"\")*\")", re.IGNORECASE)
+"""Quoted part of a server's message: a value, unless it follows the words that introduce a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Meaning of a driver's exception, as its dialect understands it.
+
+    :param state: SQLSTATE, which decides what happens next; None if it is not known
+    :param text: the server's message, which may quote values
+    :param of_row: whether the data of a row may have caused it, so that other rows can be written
+    :param is_duplicate: whether a row has the key of another
+    """
+
+    state: str | None
+    text: str
+    of_row: bool = False
+    is_duplicate: bool = False
+
+
+def error_info(failure: Failure, kind: ErrorType, operation: str, *, lost: bool) -> ErrorInfo:
+    """Return the error information for a failed operation (semantics, section 7).
+
+    :param failure: the exception, as the dialect understands it
+    :param kind: ``Source`` or ``Sink``
+    :param operation: the operation, with which the message begins
+    :param lost: whether the connection was lost, so that the result of its last statement is unknown
+    """
+    text = f"{operation}: {without_values(failure.text)}"
+    state = failure.state
+    if lost:
+        return ErrorInfo(kind, f"{text} (the connection was lost)", True, state or LOST, is_outage=True)
+    if state is None:
+        return ErrorInfo(kind, text)
+    return ErrorInfo(kind, text, is_transient(state), state, is_server_failure(state))
+
+
+def without_values(message: str) -> str:
+    """Return a server's message without the values that it quotes, since logs and events must not show records."""
+    return _QUOTED.sub(lambda found: found[0] if found[1] else "'…'", message)
+
+
+def to_exception(info: ErrorInfo, hint: str | None = None) -> CkptError:
+    """Return the exception that carries error information: ``SourceError`` or ``SinkError``.
+
+    :param info: the error information
+    :param hint: advice to the user, if any
+    """
+    kind = SourceError if info.type is ErrorType.SOURCE else SinkError
+    return kind(info.message, sqlstate=info.sqlstate, recoverable=info.recoverable, is_outage=info.is_outage, hint=hint)
+
+
+def first_line(error: DBAPIError) -> str:
+    """Return the first line of the driver's own message; SQLAlchemy's contains the statement."""
+    text = str(error.orig).strip()
+    return next(iter(text.splitlines()), type(error.orig).__name__).strip()

@@ -1,0 +1,222 @@
+"""Dialect of MySQL and MariaDB, by the driver PyMySQL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.connectors.connection import Connection
+from airflow_provider_ckpt.connectors.sql.columns import CURSOR_KINDS, Column, Kind, Table
+from airflow_provider_ckpt.connectors.sql.dialect import SqlDialect
+from airflow_provider_ckpt.connectors.sql.failures import Failure
+from airflow_provider_ckpt.connectors.sql.incoming_values import from_texts
+from airflow_provider_ckpt.connectors.sql.mysql_errors import classify
+from airflow_provider_ckpt.connectors.sql.mysql_server import is_on, server_problems, server_settings
+from airflow_provider_ckpt.connectors.sql.mysql_table import find_table, quote
+from airflow_provider_ckpt.connectors.sql.mysql_tls import tls_context
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import sqlalchemy as sa
+    from sqlalchemy.exc import DBAPIError
+
+_SQL_MODE = (
+    "STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_AUTO_VALUE_ON_ZERO,"
+    "NO_ENGINE_SUBSTITUTION"
+)
+"""Modes in which a value that does not fit is an error, and 0 in a numbered column is 0. Backslashes escape."""
+
+_SETTINGS = f"SET SESSION sql_mode = '{_SQL_MODE}', time_zone = '+00:00', group_concat_max_len = 1048576"
+
+_TIMEOUTS = ("connect_timeout", "read_timeout", "write_timeout")
+
+_MAX_LANES = 200
+"""Number of sessions that can bear one mark."""
+
+
+class MySqlDialect(SqlDialect):
+    """MySQL 8 and MariaDB 10.6 or newer, with tables of InnoDB."""
+
+    name = "mysql"
+    label = "MySQL or MariaDB"
+    tested = True
+    connection_types = ("mysql", "mariadb")
+    drivername = "mysql+pymysql"
+    install = "airflow-provider-ckpt[mysql] (PyMySQL)"
+    sees_transactions = True
+
+    def url(self, connection: Connection) -> sa.URL:
+        """Return the address; texts are sent as utf8mb4."""
+        return super().url(connection).update_query_dict({"charset": "utf8mb4"})
+
+    def namespace(self, connection: Connection) -> tuple[str, str | None]:
+        """Return OpenLineage's namespace, with the port, and the default database."""
+        return f"mysql://{connection.host or 'localhost'}:{connection.port or 3306}", connection.schema
+
+    def connect_args(self, connection: Connection) -> dict[str, Any]:
+        """Return the driver's arguments from the connection's extra: TLS, timeouts, a socket, and ``local_infile``."""
+        extra = dict(connection.extra)
+        found: dict[str, Any] = {"connect_timeout": 10}
+        found |= {key: int(extra[key]) for key in _TIMEOUTS if key in extra}
+        if extra.get("unix_socket"):
+            found["unix_socket"] = str(extra["unix_socket"])
+        context = tls_context(extra)
+        if context is not None:
+            found["ssl"] = context
+        found["local_infile"] = is_on(extra.get("local_infile", True))
+        return found
+
+    def prepare(self, engine: sa.Engine) -> None:
+        """Open connections that send memory as files, in strict mode and in UTC."""
+        import sqlalchemy as sa
+
+        from airflow_provider_ckpt.connectors.sql.mysql_load import MemoryConnection
+
+        @sa.event.listens_for(engine, "do_connect")
+        def connect(_: Any, __: Any, args: Any, named: Any) -> Any:
+            return MemoryConnection(*args, **named)
+
+        @sa.event.listens_for(engine, "connect")
+        def configure(opened: Any, _: Any) -> None:
+            with opened.cursor() as cursor:
+                cursor.execute(_SETTINGS)
+
+    def classify(self, error: DBAPIError) -> Failure:
+        """Return what an error number means."""
+        return classify(error)
+
+    def find_table(self, connection: sa.Connection, schema: str | None, name: str) -> Table | None:
+        """Return a table with its columns from ``information_schema``.
+
+        :param connection: an open connection
+        :param schema: its schema; None for the connection's default
+        :param name: its name
+        """
+        return find_table(connection, schema, name)
+
+    def key_problem(self, table: Table, key: Sequence[str]) -> tuple[str, str] | None:
+        """Refuse a table with other unique keys, by which ``ON DUPLICATE KEY UPDATE`` would replace rows as well."""
+        others = [unique for unique in (*table.unique, *table.other_unique) if set(unique) != set(key)]
+        if not others:
+            return None
+        names = "; ".join(", ".join(unique) for unique in others)
+        problem = (
+            f"target {table.label} has other unique keys than {', '.join(key)} ({names}), by which "
+            "ON DUPLICATE KEY UPDATE would replace rows, too"
+        )
+        return problem, "Drop those keys, or write to a table without them."
+
+    def server_problems(self, connection: sa.Connection) -> tuple[Sequence[tuple[str, str]], Sequence[str]]:
+        """Refuse replicas, multi-primary clusters, and logging by statement; warn of commits that are not durable."""
+        return server_problems(server_settings(connection))
+
+    def server_identity(self, connection: sa.Connection) -> str:
+        """Return the server's id, if it has one."""
+        known = server_settings(connection)
+        return known.get("server_uuid") or known.get("server_uid") or str(connection.engine.url.host or "")
+
+    def server_time(self, connection: sa.Connection) -> datetime:
+        """Return the server's clock, in UTC as the session is."""
+        found: datetime = connection.exec_driver_sql("SELECT CURRENT_TIMESTAMP(6)").scalar_one()
+        return found.replace(tzinfo=UTC)
+
+    def table_options(self) -> Mapping[str, Any]:
+        """Return InnoDB and utf8mb4 as options of bookkeeping tables."""
+        return {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin"}
+
+    def limit_lock_wait(self, connection: sa.Connection, seconds: int) -> None:
+        """Set the session's ``innodb_lock_wait_timeout``."""
+        connection.exec_driver_sql(f"SET SESSION innodb_lock_wait_timeout = {seconds:d}")
+
+    def mark_session(self, connection: sa.Connection, mark: str) -> None:
+        """Mark a session by a named lock, which ends with it."""
+        for number in range(_MAX_LANES):
+            if connection.exec_driver_sql(f"SELECT GET_LOCK('ckpt:{mark}:{number}', 0)").scalar() == 1:
+                return
+
+    def end_sessions(self, connection: sa.Connection, mark: str) -> None:
+        """Kill the sessions that hold the named locks; sessions of the same user need no right for it."""
+        from sqlalchemy.exc import DBAPIError
+
+        places = ", ".join(f"IS_USED_LOCK('ckpt:{mark}:{number}')" for number in range(_MAX_LANES))
+        for session in connection.exec_driver_sql(f"SELECT {places}").one():
+            if session is not None:
+                try:
+                    connection.exec_driver_sql(f"KILL {int(session):d}")
+                except DBAPIError:  # it has ended, or belongs to another user; the fence waits on
+                    continue
+
+    def write(self, connection: sa.Connection, target: Table, rows: pa.Table, key: Sequence[str]) -> int:
+        """Write rows from memory by LOAD DATA LOCAL where that is allowed, else by INSERT of many rows.
+
+        :param connection: the connection
+        :param target: the target
+        :param rows: converted columns, with the target's names
+        :param key: key columns of an upsert; empty to insert
+        """
+        from airflow_provider_ckpt.connectors.sql import mysql_load
+
+        if not key and mysql_load.is_worthwhile(connection, rows):
+            return mysql_load.load(connection, target, rows)
+        return mysql_load.insert(connection, target, rows, key)
+
+    def running_transactions(self, connection: sa.Connection) -> frozenset[str] | None:
+        """Return the ids of InnoDB's transactions except this session's; None without the right ``PROCESS``.
+
+        The server answers from a copy that may be older than this session's transaction, until that is in it.
+        """
+        from airflow_provider_ckpt.connectors.sql.mysql_transactions import running_transactions
+
+        return running_transactions(connection)
+
+    def next_number(self, connection: sa.Connection, table: Table, column: Column) -> int | None:
+        """Return the table's next AUTO_INCREMENT.
+
+        :param connection: an open connection
+        :param table: the table
+        :param column: the column
+        """
+        if not column.numbered:
+            return None
+        name = f"{quote(table.schema)}.{quote(table.name)}".replace("%", "%%")
+        shown = connection.exec_driver_sql(f"SHOW CREATE TABLE {name}").one()[1]
+        found = str(shown).rpartition(" AUTO_INCREMENT=")[2].partition(" ")[0]
+        return int(found) if found.isdecimal() else 1
+
+    def bad_cursor(self, column: Column, cursor: sa.ColumnElement[Any]) -> sa.ColumnElement[bool] | None:
+        """Return the condition for NULL and zero dates."""
+        import sqlalchemy as sa
+
+        null = super().bad_cursor(column, cursor)
+        if column.kind is Kind.INTEGER:
+            return null
+        zero = cursor < sa.literal_column("'0001-01-01'")
+        return zero if null is None else sa.or_(null, zero)
+
+    def can_order(self, column: Column) -> bool:
+        """Return whether a column is an integer, a date or a time."""
+        return column.kind in CURSOR_KINDS
+
+    def read_value(self, column: Column, value: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+        """Return the expression that gives a value in full: bits as a number, and all digits of a float."""
+        import sqlalchemy as sa
+        from sqlalchemy.dialects.mysql import INTEGER
+
+        if column.kind is Kind.BIT:
+            return sa.cast(value, INTEGER(unsigned=True))
+        if column.kind is Kind.FLOAT:
+            return value + sa.literal_column("0e0")
+        return sa.cast(value, sa.CHAR()) if column.kind is Kind.OTHER_TEXT else value
+
+    def fetch(self, connection: sa.Connection, query: sa.Select[Any], columns: Sequence[Column]) -> list[pa.Array]:
+        """Return the result, converted from the server's own texts column by column.
+
+        :param connection: an open connection
+        :param query: the query
+        :param columns: the columns that it selects
+        """
+        from airflow_provider_ckpt.connectors.sql.mysql_load import fetch_bytes
+
+        values = fetch_bytes(connection, query, len(columns))
+        return [from_texts(column, items) for column, items in zip(columns, values, strict=True)]

@@ -1,0 +1,213 @@
+"""Send rows to MySQL and MariaDB in bulk, and fetch results without decoding each value.
+
+``LOAD DATA LOCAL`` turns errors into warnings and skips duplicates. So a load with a warning, or with fewer rows than
+were sent, is undone, and INSERT, for which the server is strict, sends the rows again and finds out which are bad.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pymysql
+from pymysql.connections import Connection as DriverConnection
+from pymysql.connections import MySQLResult
+
+from airflow_provider_ckpt.connectors.sql.columns import Kind, Table
+from airflow_provider_ckpt.connectors.sql.mysql_table import quote
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import sqlalchemy as sa
+
+_FEW_ROWS = 50
+"""Number of rows up to which INSERT is as fast."""
+
+_CHUNK_BYTES = 1 << 20
+_MANY_BYTES = 1 << 20
+"""Size from which LOAD DATA is used for few rows, too, in bytes."""
+
+_ESCAPES = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\0", "\\0"))
+_NULL = "\\N"
+_ASSIGNED = {Kind.BINARY: "UNHEX({})", Kind.BIT: "CAST({} AS UNSIGNED)"}
+"""Expressions for columns that LOAD DATA cannot fill from text."""
+
+_SAVEPOINT = "ckpt_load"
+
+
+class _MemoryResult(MySQLResult):  # type: ignore[misc]  # the driver has no types
+    """Result of a statement, for which the driver sends memory in place of a file."""
+
+    def _read_load_local_packet(self, _: Any) -> None:
+        connection = self.connection
+        data, connection.to_load = connection.to_load, None
+        for start in range(0, len(data or b""), _CHUNK_BYTES):
+            connection.write_packet(data[start : start + _CHUNK_BYTES])
+        connection.write_packet(b"")
+        answer = connection._read_packet()
+        if data is None:
+            raise pymysql.err.OperationalError(2068, "the server asked for a file that nobody offered")
+        self._read_ok_packet(answer)
+
+
+class MemoryConnection(DriverConnection):  # type: ignore[misc]  # the driver has no types
+    """The driver's connection, which sends :attr:`to_load`, whatever file the server asks for.
+
+    The driver itself would send any file of this machine that a server names.
+    """
+
+    to_load: memoryview | None = None
+    use_unicode: bool
+    decoders: dict[int, Any]
+    _result: Any
+    as_bytes = False
+    may_load: bool | None = None
+
+    def _read_query_result(self, unbuffered: bool = False) -> Any:  # the driver's signature
+        self._result = None
+        result = _MemoryResult(self)
+        ways = self.use_unicode, self.decoders
+        if self.as_bytes:
+            self.use_unicode, self.decoders = False, {}
+        try:
+            result.init_unbuffered_query() if unbuffered else result.read()
+        finally:
+            self.use_unicode, self.decoders = ways
+        self._result = result
+        if result.server_status is not None:
+            self.server_status = result.server_status
+        return result.affected_rows
+
+
+def is_worthwhile(connection: sa.Connection, rows: pa.Table) -> bool:
+    """Return whether LOAD DATA LOCAL is allowed by server and connection, and faster for these rows."""
+    if rows.num_rows <= _FEW_ROWS and rows.nbytes < _MANY_BYTES:
+        return False
+    driver = _driver(connection)
+    if driver.may_load is None:
+        allowed = connection.exec_driver_sql("SELECT @@GLOBAL.local_infile").scalar()
+        driver.may_load = bool(allowed) and bool(driver._local_infile)
+    return driver.may_load
+
+
+def load(connection: sa.Connection, target: Table, rows: pa.Table) -> int:
+    """Write rows by LOAD DATA LOCAL; if the server has a warning about any of them, by INSERT.
+
+    :param connection: the connection, in a transaction
+    :param target: the target
+    :param rows: the rows, converted for the target
+    :return: number of rows that the server has taken
+    """
+    driver = _driver(connection)
+    statement = _load_statement(target, rows.schema.names)
+    connection.exec_driver_sql(f"SAVEPOINT {_SAVEPOINT}")
+    driver.to_load = memoryview(_lines(target, rows))
+    result = connection.exec_driver_sql(statement)
+    warnings = driver._result.warning_count
+    if result.rowcount == rows.num_rows and not warnings:
+        return int(rows.num_rows)
+    connection.exec_driver_sql(f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
+    return insert(connection, target, rows, ())
+
+
+def insert(connection: sa.Connection, target: Table, rows: pa.Table, key: Sequence[str]) -> int:
+    """Write rows by INSERT of many rows.
+
+    :param connection: the connection, in a transaction
+    :param target: the target
+    :param rows: the rows, converted for the target
+    :param key: key columns of an upsert; empty to insert
+    :return: number of rows that were sent, if the server has taken them all; it counts a replaced row twice
+    """
+    names = rows.schema.names
+    columns = ", ".join(_escaped(name) for name in names)
+    places = ", ".join("%s" for _ in names)
+    statement = f"INSERT INTO {_table(target).replace('%', '%%')} ({columns}) VALUES ({places})"
+    if key:
+        others = [name for name in names if name not in key] or list(key[:1])
+        replaced = ", ".join(f"{_escaped(name)} = VALUES({_escaped(name)})" for name in others)
+        statement += f" ON DUPLICATE KEY UPDATE {replaced}"
+    values = list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+    taken = int(connection.exec_driver_sql(statement, values).rowcount)
+    if key and rows.num_rows <= taken <= 2 * rows.num_rows:
+        return int(rows.num_rows)
+    return taken
+
+
+def fetch_bytes(connection: sa.Connection, query: sa.Select[Any], width: int) -> list[Sequence[bytes | None]]:
+    """Return the result of a query column by column, each value as the bytes of the server's text.
+
+    :param connection: an open connection
+    :param query: the query
+    :param width: number of its columns
+    """
+    driver = _driver(connection)
+    driver.as_bytes = True
+    try:
+        rows = connection.execute(query).fetchall()
+    finally:
+        driver.as_bytes = False
+    return list(zip(*rows, strict=True)) if rows else [()] * width
+
+
+def _load_statement(target: Table, names: Sequence[str]) -> str:
+    places, assigned = [], []
+    for at, name in enumerate(names):
+        template = _ASSIGNED.get(target.by_name[name].kind)
+        places.append(quote(name) if template is None else f"@ckpt_{at}")
+        if template is not None:
+            assigned.append(f"{quote(name)} = {template.format(f'@ckpt_{at}')}")
+    statement = (
+        f"LOAD DATA LOCAL INFILE 'rows' INTO TABLE {_table(target)} CHARACTER SET utf8mb4 "
+        f"FIELDS TERMINATED BY '\\t' ESCAPED BY '\\\\' LINES TERMINATED BY '\\n' ({', '.join(places)})"
+        f"{' SET ' if assigned else ''}{', '.join(assigned)}"
+    )
+    return statement.replace("%", "%%")
+
+
+def _lines(target: Table, rows: pa.Table) -> bytes:
+    """Return the rows as lines of fields between tabs."""
+    import pyarrow.compute as pc
+
+    fields = [_fields(target.by_name[name].kind, rows.column(name)) for name in rows.schema.names]
+    joined = pc.binary_join_element_wise(*fields, "\t", null_handling="replace", null_replacement=_NULL)
+    lines = pc.binary_join_element_wise(joined, "", "\n").combine_chunks()
+    _, offsets, data = lines.buffers()
+    if data is None:
+        return b"\n" * len(lines)
+    first, last = (int.from_bytes(offsets[at * 4 : at * 4 + 4].to_pybytes(), "little") for at in _ends(lines))
+    return bytes(memoryview(data)[first:last])
+
+
+def _ends(lines: Any) -> tuple[int, int]:
+    return lines.offset, lines.offset + len(lines)
+
+
+def _fields(kind: Kind, column: Any) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if kind is Kind.BINARY:
+        return pa.chunked_array([[None if item is None else item.hex() for item in column.to_pylist()]], pa.string())
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.int8())
+    if not pa.types.is_string(column.type):
+        return column.cast(pa.string())
+    if pc.any(pc.match_substring_regex(column, r"[\\\t\n\x00]")).as_py():
+        for character, escaped in _ESCAPES:
+            column = pc.replace_substring(column, character, escaped)
+    return column
+
+
+def _table(target: Table) -> str:
+    return f"{quote(target.schema)}.{quote(target.name)}"
+
+
+def _escaped(name: str) -> str:
+    return quote(name).replace("%", "%%")
+
+
+def _driver(connection: sa.Connection) -> MemoryConnection:
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, MemoryConnection)
+    return driver

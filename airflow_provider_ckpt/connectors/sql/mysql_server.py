@@ -1,0 +1,56 @@
+"""Settings of a MySQL or MariaDB server that decide whether it can keep the promise of a sink."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+_SETTINGS = """
+SELECT variable_name, variable_value FROM {place} WHERE variable_name IN (
+    'wsrep_on', 'read_only', 'super_read_only', 'innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin',
+    'binlog_format', 'innodb_doublewrite', 'group_replication_single_primary_mode', 'server_uuid', 'server_uid')
+"""
+_CLUSTER = (
+    "the server belongs to a cluster with several primaries (Galera or group replication), in which a row lock holds "
+    "on one node only, so that a run that was taken over could still commit"
+)
+_STATEMENTS = "the server logs statements, which InnoDB refuses in READ COMMITTED"
+
+
+def server_settings(connection: sa.Connection) -> dict[str, str]:
+    """Return the server's settings that matter, by name in small letters."""
+    version = str(connection.exec_driver_sql("SELECT VERSION()").scalar())
+    place = "information_schema.global_variables" if "MariaDB" in version else "performance_schema.global_variables"
+    rows = connection.exec_driver_sql(_SETTINGS.format(place=place)).all()
+    return {str(name).lower(): str(value) for name, value in rows}
+
+
+def server_problems(settings: Mapping[str, str]) -> tuple[Sequence[tuple[str, str]], Sequence[str]]:
+    """Return why a server cannot hold a target, each with what to do, and warnings about commits that may be lost.
+
+    :param settings: the server's settings by name
+    """
+    problems = []
+    if is_on(settings.get("wsrep_on")) or settings.get("group_replication_single_primary_mode", "").upper() == "OFF":
+        problems.append((_CLUSTER, "Name a server with a single primary."))
+    if is_on(settings.get("read_only")) or is_on(settings.get("super_read_only")):
+        problems.append(("the server is read-only", "Name a connection to the primary."))
+    if is_on(settings.get("log_bin")) and settings.get("binlog_format", "").upper() == "STATEMENT":
+        problems.append((_STATEMENTS, "Set binlog_format = MIXED or ROW."))
+    wanted = {"innodb_flush_log_at_trx_commit": ("1",), "innodb_doublewrite": ("ON", "1", "DETECT_AND_RECOVER")}
+    if is_on(settings.get("log_bin")):
+        wanted["sync_binlog"] = ("1",)
+    warnings = [
+        f"runs with {name} = {settings[name]}: when it crashes, rows may be lost. Set {name} = {good[0]}."
+        for name, good in wanted.items()
+        if name in settings and settings[name].upper() not in good
+    ]
+    return problems, warnings
+
+
+def is_on(value: Any) -> bool:
+    """Return whether a setting is on, as a server or a connection writes it."""
+    return str(value).upper() in ("1", "ON", "YES", "TRUE")

@@ -1,0 +1,134 @@
+"""Look up tables of MySQL and MariaDB in ``information_schema``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.connectors.sql.columns import Column, Kind, Table
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+_TABLE = """
+SELECT table_schema, table_name, table_type, engine FROM information_schema.tables
+WHERE table_schema = COALESCE(%s, DATABASE()) AND table_name = %s
+"""
+_COLUMNS = """
+SELECT column_name, data_type, column_type, is_nullable, column_default, extra, generation_expression,
+       character_maximum_length, numeric_precision, numeric_scale, datetime_precision
+FROM information_schema.columns WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position
+"""
+_KEYS = """
+SELECT index_name, column_name, nullable, sub_part FROM information_schema.statistics
+WHERE table_schema = %s AND table_name = %s AND non_unique = 0
+ORDER BY index_name <> 'PRIMARY', index_name, seq_in_index
+"""
+_TRANSACTIONAL = "SELECT transactions FROM information_schema.engines WHERE engine = %s"
+
+_KINDS: Mapping[str, Kind] = {
+    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint"), Kind.INTEGER),
+    **dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "json"), Kind.TEXT),
+    **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), Kind.BINARY),
+    **dict.fromkeys(("uuid", "inet4", "inet6"), Kind.OTHER_TEXT),
+    "decimal": Kind.DECIMAL,
+    "float": Kind.FLOAT,
+    "double": Kind.DOUBLE,
+    "date": Kind.DATE,
+    "datetime": Kind.DATETIME,
+    "timestamp": Kind.TIMESTAMP,
+    "time": Kind.TIME,
+    "year": Kind.YEAR,
+    "bit": Kind.BIT,
+    "enum": Kind.ENUM,
+    "set": Kind.SET,
+}
+_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
+_CHOICE = re.compile(r"'((?:[^']|'')*)'")
+
+
+def quote(name: str) -> str:
+    """Return an SQL identifier in backticks."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def find_table(connection: sa.Connection, schema: str | None, name: str) -> Table | None:
+    """Return a table or view with its columns and keys; None if it does not exist.
+
+    :param connection: an open connection
+    :param schema: its database; None for the connection's
+    :param name: its name
+    """
+    found = connection.exec_driver_sql(_TABLE, (schema, name)).all()
+    if not found:
+        return None
+    place, exact, table_type, engine = found[0]
+    columns = [_column(*row) for row in connection.exec_driver_sql(_COLUMNS, (place, exact))]
+    keys: dict[str, list[str]] = {}
+    partial = set()
+    for index, column, nullable, prefix in connection.exec_driver_sql(_KEYS, (place, exact)):
+        keys.setdefault(index, []).append(str(column))
+        if column is None or nullable == "YES" or prefix is not None:
+            partial.add(index)
+    return Table(
+        place,
+        exact,
+        columns,
+        [tuple(key) for index, key in keys.items() if index not in partial],
+        [tuple(key) for index, key in keys.items() if index in partial],
+        table_type != "BASE TABLE",
+        _problem(connection, f"{place}.{exact}", table_type, engine),
+    )
+
+
+def _problem(connection: sa.Connection, label: str, table_type: str, engine: str | None) -> tuple[str, str] | None:
+    if table_type != "BASE TABLE":
+        return f"target {label} is a {table_type.lower()}, not a table", "Name a table."
+    if engine is None or connection.exec_driver_sql(_TRANSACTIONAL, (engine,)).scalar() != "YES":
+        return (
+            f"target {label} is stored by {engine}, which has no transactions",
+            f"ALTER TABLE {label} ENGINE = InnoDB, or name another table.",
+        )
+    if engine.upper() != "INNODB":
+        return (
+            f"target {label} is stored by {engine}, whose transactions do not include the receipts in InnoDB",
+            f"ALTER TABLE {label} ENGINE = InnoDB, or name another table.",
+        )
+    return None
+
+
+def _column(
+    name: str, data_type: str, column_type: str, nullable: str, default: Any, extra: str, expression: Any, *sizes: Any
+) -> Column:
+    characters, precision, scale, fraction = sizes
+    extra = (extra or "").lower()
+    kind = _KINDS.get(data_type.lower(), Kind.UNSUPPORTED)
+    limits: dict[str, Any] = {}
+    if kind is Kind.INTEGER:
+        bits = _BITS[data_type.lower()]
+        unsigned = "unsigned" in column_type.lower()
+        limits = (
+            {"low": 0, "high": 2**bits - 1} if unsigned else {"low": -(2 ** (bits - 1)), "high": 2 ** (bits - 1) - 1}
+        )
+    elif kind is Kind.DECIMAL:
+        limits = {"precision": int(precision), "scale": int(scale)}
+    elif kind in (Kind.TEXT, Kind.BINARY):
+        limits = {"length": int(characters) if characters else None, "fixed": data_type.lower() == "binary"}
+    elif kind in (Kind.DATETIME, Kind.TIMESTAMP, Kind.TIME):
+        limits = {"fraction": int(fraction or 0)}
+    elif kind is Kind.BIT:
+        limits = {"length": int(precision)}
+    elif kind in (Kind.ENUM, Kind.SET):
+        limits = {"choices": tuple(text.replace("''", "'") for text in _CHOICE.findall(column_type))}
+    has_default = default is not None and str(default).upper() != "NULL"
+    return Column(
+        name,
+        kind,
+        column_type,
+        nullable == "YES",
+        has_default or "auto_increment" in extra,
+        "auto_increment" in extra,
+        bool(expression) or "generated" in extra.replace("default_generated", ""),
+        **limits,
+    )

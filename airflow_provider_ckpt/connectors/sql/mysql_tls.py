@@ -1,0 +1,34 @@
+"""TLS of connections to MySQL and MariaDB, by the keys that Airflow's MySQL connections have in their extra."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_provider_ckpt.core.errors import ConfigError
+
+_VERIFY_CA, _VERIFY_IDENTITY = "VERIFY_CA", "VERIFY_IDENTITY"
+_MODES = ("DISABLED", "PREFERRED", "REQUIRED", _VERIFY_CA, _VERIFY_IDENTITY)
+
+
+def tls_context(extra: Mapping[str, Any]) -> ssl.SSLContext | None:
+    """Return the TLS settings of a connection; None if its extra has none, so that the driver decides.
+
+    :param extra: ``ssl_mode``, and ``ssl`` with the files ``ca``, ``cert`` and ``key``, as a mapping or JSON text
+    :raises ConfigError: if the mode is unknown
+    """
+    given = extra.get("ssl")
+    files = dict(json.loads(given) if isinstance(given, str) else given) if given else {}
+    mode = str(extra.get("ssl_mode", _VERIFY_IDENTITY if files.get("ca") else "PREFERRED")).upper()
+    if mode not in _MODES:
+        raise ConfigError(f"ssl_mode: {mode} is unknown.", hint=f"Write one of {', '.join(_MODES)}.")
+    if mode in ("DISABLED", "PREFERRED") and not files:
+        return None
+    context = ssl.create_default_context(cafile=files.get("ca"))
+    context.check_hostname = mode == _VERIFY_IDENTITY
+    context.verify_mode = ssl.CERT_REQUIRED if mode in (_VERIFY_CA, _VERIFY_IDENTITY) else ssl.CERT_NONE
+    if files.get("cert"):
+        context.load_cert_chain(files["cert"], files.get("key"))
+    return context

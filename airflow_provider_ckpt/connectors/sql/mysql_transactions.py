@@ -1,0 +1,54 @@
+"""See which transactions of InnoDB are running."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+_LONGEST_LOOK = 5.0
+"""Seconds after which the server's copy of its transactions counts as unreadable."""
+
+_PAUSE = 0.11
+"""Seconds between two looks: the server renews its copy after 0.1 s without a look."""
+
+_RUNNING = "SELECT trx_id, trx_mysql_thread_id, trx_started FROM information_schema.innodb_trx"
+
+
+def running_transactions(connection: sa.Connection) -> frozenset[str] | None:
+    """Return names of InnoDB's transactions that run now, without this session's own.
+
+    :param connection: a connection outside of any transaction
+    :return: None if they cannot be seen: without the right ``PROCESS``, or if the server's copy is not renewed
+    """
+    from sqlalchemy.exc import DBAPIError
+
+    own = connection.exec_driver_sql("SELECT CONNECTION_ID()").scalar()
+    connection.commit()
+    connection.exec_driver_sql("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+    deadline = time.monotonic() + _LONGEST_LOOK
+    try:
+        while time.monotonic() < deadline:
+            rows = connection.exec_driver_sql(_RUNNING).all()
+            if any(session == own for _, session, _ in rows):
+                return frozenset(_name(*row) for row in rows if row[1] != own)
+            time.sleep(_PAUSE)
+    except DBAPIError as error:
+        if error.connection_invalidated:
+            raise
+    finally:
+        if not connection.invalidated:
+            connection.rollback()
+    return None
+
+
+def _name(number: object, session: object, at: object) -> str:
+    """Return a name that a transaction keeps: it gets its own number only when it writes.
+
+    :param number: its present number
+    :param session: number of its session; 0 for a prepared transaction without one
+    :param at: when it began
+    """
+    return f"{session}:{at}" if session else f"prepared:{number}"

@@ -1,0 +1,141 @@
+"""Read ranges of a table into Arrow; runs in a lane."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.connectors.connection import Connection
+from airflow_provider_ckpt.connectors.source_protocol import POSITION, RecordShape
+from airflow_provider_ckpt.connectors.sql.columns import Kind
+from airflow_provider_ckpt.connectors.sql.connector import SqlSourceSection
+from airflow_provider_ckpt.connectors.sql.database import Database
+from airflow_provider_ckpt.connectors.sql.incoming_values import ValueMismatchError
+from airflow_provider_ckpt.connectors.sql.source_table import SourceTable, look_up
+from airflow_provider_ckpt.connectors.sql.times import MICROSECONDS_A_DAY
+from airflow_provider_ckpt.core.errors import SourceError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from airflow_provider_ckpt.config.pipeline import Pipeline
+    from airflow_provider_ckpt.core.wave import BatchTask
+
+
+class SqlReader:
+    """Reader of one lane; see :class:`~airflow_provider_ckpt.connectors.source_protocol.Reader`.
+
+    :param pipeline: ``source.table`` and ``source.cursor`` name the table and its cursor column
+    :param connection: the Airflow connection of the database
+    :param shape: the columns that :meth:`.SqlSource.shape` returned
+    """
+
+    def __init__(self, pipeline: Pipeline, connection: Connection | None, shape: RecordShape) -> None:
+        self._section = SqlSourceSection.of(pipeline)
+        self._shape = shape
+        self._database = Database(connection, "source")
+        self._table: SourceTable | None = None
+
+    def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
+        """Yield the records of a batch in position order, as one Arrow batch; see :meth:`Reader.read`.
+
+        :raises SourceError: if the query fails, a value is not of its column's type, or the table is not the one that
+            the batch was planned for
+        """
+        import pyarrow as pa
+        import sqlalchemy as sa
+
+        with self._database.session(f"reading {self._section.table} {task.range}") as connection:
+            table = self._find(connection, task)
+            dialect = self._database.dialect
+            by_name = {column.name: column for column in table.columns}
+            columns = [by_name[name] for name, _ in self._shape.columns]
+            query = (
+                sa.select(
+                    table.at.label("ckpt_at"),
+                    *(
+                        dialect.read_value(column, table.clause.c[column.name]).label(f"ckpt_{at}")
+                        for at, column in enumerate(columns)
+                    ),
+                )
+                .where(table.within(task.range.start, task.range.end))
+                .order_by(table.at, *(table.clause.c[name] for name in self._tie_breakers(table)))
+            )
+            try:
+                positions, *found = dialect.fetch(connection, query, [table.cursor, *columns])
+            except ValueMismatchError as error:
+                raise self._mismatch(connection, table, task, error) from error
+        if len(positions):
+            names = [POSITION, *(name for name, _ in self._shape.columns)]
+            yield pa.RecordBatch.from_arrays([_checked_positions(table, positions, task), *found], names=names)
+
+    def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
+        """Return the headers of a dead letter that locate its record: source table, partition and position.
+
+        :param task: the record's batch
+        :param position: the record's position
+        """
+        return {
+            "source-table": task.key.source,
+            "source-partition": task.key.source,
+            "source-position": str(position),
+        }
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._table = None
+        self._database.close()
+
+    def _find(self, connection: Any, task: BatchTask) -> SourceTable:
+        if self._table is None:
+            wanted = self._section.model_copy(update={"columns": tuple(name for name, _ in self._shape.columns)})
+            self._table = look_up(self._database, connection, wanted)
+        kinds = dict(self._shape.columns)
+        changed = [column.name for column in self._table.columns if column.spark != kinds[column.name]]
+        if changed:
+            raise SourceError(
+                f"columns {', '.join(changed)} of {self._table.label} have other types than at planning.",
+                batch=str(task.key),
+                hint="Start a new run.",
+            )
+        return self._table
+
+    @staticmethod
+    def _tie_breakers(table: SourceTable) -> tuple[str, ...]:
+        """Return the columns by which rows of equal cursor are ordered, so that each reading has the same order."""
+        unique = table.table.unique
+        if any(key == (table.cursor.name,) for key in unique):
+            return ()
+        return next(iter(unique), ())
+
+    def _mismatch(self, connection: Any, table: SourceTable, task: BatchTask, error: ValueMismatchError) -> SourceError:
+        rows = table.rows(task.range.start, task.range.end).limit(1).offset(error.index)
+        value = connection.execute(rows).scalar()
+        return SourceError(
+            f"column {error.column} of {table.label} holds a value of another type.",
+            batch=str(task.key),
+            position=None if value is None else table.position(value),
+            hint="Correct the row, convert the column in a view, or leave it out by source.columns.",
+        )
+
+
+def _checked_positions(table: SourceTable, values: pa.Array, task: BatchTask) -> pa.Array:
+    """Return the positions of rows.
+
+    :raises SourceError: if one lies outside of the batch's range: its cursor is an incomplete date
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if table.cursor.kind is Kind.DATE:
+        found = pc.multiply(values.cast(pa.int32()).cast(pa.int64()), MICROSECONDS_A_DAY)
+    else:
+        found = values.cast(pa.int64())
+    ends = pc.min_max(found).as_py()
+    if ends["min"] < task.range.start or ends["max"] >= task.range.end:
+        raise SourceError(
+            f"cursor {table.cursor.name} of {table.label} is no date in some rows, such as 0000-00-00.",
+            batch=str(task.key),
+            hint="Correct these rows, or read a view without them.",
+        )
+    return found

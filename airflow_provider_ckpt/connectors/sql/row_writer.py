@@ -1,0 +1,104 @@
+"""Write the rows of a batch, and isolate those that the target refuses: in parts under savepoints, ever smaller."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER
+from airflow_provider_ckpt.connectors.sql.columns import Table
+from airflow_provider_ckpt.connectors.sql.dialect import SqlDialect
+from airflow_provider_ckpt.connectors.sql.failures import without_values
+from airflow_provider_ckpt.connectors.sql.outgoing_values import convert
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import sqlalchemy as sa
+    from sqlalchemy.exc import DBAPIError
+
+_FIRST_PART = 512
+"""Number of rows that are first written together once the whole batch has failed."""
+
+_PARTS = 8
+"""Number of parts into which a part that fails is divided."""
+
+
+@dataclass(slots=True)
+class Written:
+    """Result of writing a batch's rows.
+
+    :param sent: number of rows that the target did not refuse
+    :param taken: number of rows that the server says it has taken
+    :param refused: errors of the refused rows, by row number
+    """
+
+    sent: int = 0
+    taken: int = 0
+    refused: dict[int, ErrorInfo] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RowWriter:
+    """Writer of rows to one target.
+
+    :param connection: the connection, with a transaction that claimed the batch
+    :param dialect: the database's dialect
+    :param target: the target
+    :param key: key columns of an upsert; empty to insert
+    :param shows_values: whether error messages may show values, since only dead letters contain them
+    """
+
+    connection: sa.Connection
+    dialect: SqlDialect
+    target: Table
+    key: Sequence[str]
+    shows_values: bool
+
+    def write(self, rows: pa.Table) -> Written:
+        """Write the rows that the target accepts.
+
+        :param rows: the rows, with the column :data:`~.sink_protocol.ROW_NUMBER`
+        :raises ConfigError: if the target cannot hold the rows' columns
+        :raises sqlalchemy.exc.DBAPIError: if the database reports an error that no single row causes
+        """
+        converted, refused = convert(rows, self.target)
+        written = Written(refused=refused)
+        if converted.num_rows and self._try(converted, written) is not None:
+            self._write_parts(converted, _FIRST_PART, written)
+        return written
+
+    def _write_parts(self, rows: pa.Table, size: int, written: Written) -> None:
+        """Write rows in parts of some size; divide each part that fails."""
+        for start in range(0, rows.num_rows, size):
+            part = rows.slice(start, size)
+            error = self._try(part, written)
+            if error is None:
+                continue
+            if part.num_rows > 1:
+                self._write_parts(part, max(1, part.num_rows // _PARTS), written)
+            else:
+                written.refused[part.column(ROW_NUMBER)[0].as_py()] = self._row_error(error)
+
+    def _try(self, rows: pa.Table, written: Written) -> DBAPIError | None:
+        """Write rows under a savepoint and count them; return the error that some of them caused."""
+        from sqlalchemy.exc import DBAPIError
+
+        savepoint = self.connection.begin_nested()
+        try:
+            taken = self.dialect.write(self.connection, self.target, rows.drop_columns([ROW_NUMBER]), self.key)
+        except DBAPIError as error:
+            if error.connection_invalidated or not self.dialect.classify(error).of_row:
+                raise
+            savepoint.rollback()
+            return error
+        savepoint.commit()
+        written.sent += rows.num_rows
+        written.taken += taken
+        return None
+
+    def _row_error(self, error: DBAPIError) -> ErrorInfo:
+        failure = self.dialect.classify(error)
+        text = failure.text if self.shows_values else without_values(failure.text)
+        return ErrorInfo(ErrorType.SINK, text, False, failure.state)

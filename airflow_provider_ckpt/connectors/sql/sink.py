@@ -1,0 +1,320 @@
+"""Control side of the sql sink: check the target, raise the fence, read receipts."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.connectors.batch_content import StoredDeadLetter
+from airflow_provider_ckpt.connectors.connection import Connection
+from airflow_provider_ckpt.connectors.file_lists import FileList
+from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
+from airflow_provider_ckpt.connectors.sink_protocol import Claims, SinkContext
+from airflow_provider_ckpt.connectors.sql import lost_rows
+from airflow_provider_ckpt.connectors.sql.bookkeeping import FENCE, RECEIPT, REPLAY, Bookkeeping, now, to_receipt
+from airflow_provider_ckpt.connectors.sql.columns import Table
+from airflow_provider_ckpt.connectors.sql.connector import SqlSinkSection
+from airflow_provider_ckpt.connectors.sql.database import Database
+from airflow_provider_ckpt.connectors.sql.dead_letters import read_attempt
+from airflow_provider_ckpt.connectors.sql.fence import fence
+from airflow_provider_ckpt.connectors.sql.names import split_name
+from airflow_provider_ckpt.connectors.sql.table_clause import table_clause
+from airflow_provider_ckpt.connectors.sql.target_checks import refuse_columns, refuse_target, refuse_untested
+from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.dead_letter_replay import Replay
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
+from airflow_provider_ckpt.core.errors import ConfigError, SinkError
+from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from airflow_provider_ckpt.config.pipeline import Pipeline
+
+log = logging.getLogger(__name__)
+
+_NOTHING_KNOWN = KnownReceipts(0, 0)
+_MAX_COUNTED = 100_000
+"""Number of rows up to which a target is counted unless an exact number is requested."""
+
+_SEARCHED = 500
+"""Number of batches that are looked up by one query."""
+
+_NO_RIGHT = "42501"
+_RIGHTS_HINT = "The user needs SELECT, INSERT and UPDATE on the target and on the ckpt_ tables beside it."
+
+
+class SqlSink:
+    """Sink that writes to an SQL table; see :class:`~airflow_provider_ckpt.connectors.sink_protocol.Sink`.
+
+    :param pipeline: ``sink.table`` names the target
+    :param connection: the Airflow connection of the database
+    :param context: ids of the ledger and the pipeline, and the epoch of the run
+    """
+
+    exactly_once = True
+
+    def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
+        self._section = SqlSinkSection.of(pipeline)
+        self._delivery = pipeline.delivery
+        self._pipeline = pipeline.name
+        self._name = self._section.table
+        self._key = self._section.key if self._section.upserts else ()
+        self._context = context
+        self._database = Database(connection, "sink")
+        self._described: Table | None = None
+
+    @property
+    def location(self) -> str:
+        """Address of the target without user and password; see :attr:`Sink.location`."""
+        return f"{self._database.location}/{self._name}"
+
+    def check(self) -> None:
+        """Raise ConfigError if the server, the target or the user's rights are unsuitable; see :meth:`Sink.check`."""
+        dialect = self._database.dialect
+        refuse_untested(self._database, self._section, self._delivery, self._pipeline)
+        self._described = None
+        with self._database.session(f"checking {self._name}") as connection:
+            table = self._target(connection)
+            refuse_target(self._database, table, self._key, self._pipeline)
+            problems, warnings = dialect.server_problems(connection)
+        for problem, remedy in problems:
+            raise ConfigError(f"{problem}.", pipeline=self._pipeline, hint=remedy)
+        for warning in warnings:
+            log.warning("pipeline %s: the server of connection %r %s", self._pipeline, self._database.known.id, warning)
+        self._refuse_unwritable(table)
+
+    def create_bookkeeping(self) -> None:
+        """Create the missing bookkeeping tables beside the target; see :meth:`Sink.create_bookkeeping`."""
+        from sqlalchemy.schema import CreateTable
+
+        with self._database.session(f"reading the tables beside {self._name}") as connection:
+            bookkeeping = self._bookkeeping(connection)
+            complete = not bookkeeping.lacks(connection)
+        if complete:
+            return
+        try:
+            with self._database.session(f"creating tables beside {self._name}", writes=True) as connection:
+                for table in bookkeeping.metadata.sorted_tables:
+                    connection.execute(CreateTable(table, if_not_exists=True))
+        except SinkError as error:
+            if error.sqlstate != _NO_RIGHT:
+                raise
+            names = ", ".join(table.name for table in bookkeeping.metadata.sorted_tables)
+            raise ConfigError(
+                f"the user of connection {self._database.known.id!r} may not create the sink's bookkeeping tables "
+                f"({names}) in {bookkeeping.place}.",
+                pipeline=self._pipeline,
+                hint="Grant it CREATE there, or run the pipeline once as a user that has it.",
+            ) from error
+
+    def outputs(self) -> Sequence[Output]:
+        """Return the target table; see :class:`NamesOutputs`."""
+        with self._database.session(f"reading the identity of {self._name}") as connection:
+            table = self._target(connection)
+            identity = self._identity(connection, table)
+        return [WrittenTarget("sink.table", table.label, self._database.dialect.name, identity)]
+
+    def check_columns(self, columns: Sequence[tuple[str, str]]) -> None:
+        """Check that rows of these columns can be written; see :meth:`Sink.check_columns`."""
+        with self._database.session(f"reading the columns of {self._name}") as connection:
+            refuse_columns(self._target(connection), columns, self._pipeline)
+
+    def claims(self) -> Claims:
+        """Return ledgers and newest epoch of the pipeline's fences, the target's identity and evidence of lost rows.
+
+        See :meth:`Sink.claims`.
+        """
+        import sqlalchemy as sa
+
+        with self._database.session(f"reading the fence of {self._name}") as connection:
+            table = self._target(connection)
+            identity, bookkeeping = self._identity(connection, table), self._bookkeeping(connection)
+            if bookkeeping.lacks(connection):
+                return Claims(target=identity)
+            fences = bookkeeping.table(FENCE)
+            query = sa.select(fences.c.ledger, fences.c.epoch).where(fences.c.pipeline == self._context.pipeline)
+            rows = connection.execute(query).all()
+            loss = self._find_loss(connection, table, bookkeeping)
+        return Claims(
+            max((epoch for _, epoch in rows), default=0), frozenset(ledger for ledger, _ in rows), identity, loss
+        )
+
+    def compare_targets(self, before: str, now: str) -> str | None:
+        """Describe how two identities of the target differ; see :class:`ComparesTargets`."""
+        return f"the target is not the one that was written: it was {before} and is {now} (another server or table)"
+
+    def fence(self, epoch: int) -> None:
+        """Raise the fence, and end sessions of older epochs that block it for over 2 s; see :meth:`Sink.fence`.
+
+        If the fence was raised, store a snapshot of the target with it.
+        """
+        self.create_bookkeeping()
+        with self._database.session(f"reading {self._name}") as connection:
+            table, bookkeeping = self._target(connection), self._bookkeeping(connection)
+        if fence(self._database, bookkeeping, epoch, self._name):
+            with self._database.session(f"taking a snapshot of {self._name}", writes=True) as connection:
+                self._store_snapshot(connection, table, bookkeeping, epoch)
+
+    def store_target_snapshot(self, epoch: int) -> None:
+        """Store a snapshot: a description of the target's present state; see :class:`SinkWithTargetSnapshot`.
+
+        Nothing is stored if rows were lost since the last snapshot, so that the next run reports it.
+        """
+        with self._database.session(f"taking a snapshot of {self._name}", writes=True) as connection:
+            table, bookkeeping = self._target(connection), self._bookkeeping(connection)
+            if self._find_loss(connection, table, bookkeeping) is None:
+                self._store_snapshot(connection, table, bookkeeping, epoch)
+
+    def receipts(self, known: Mapping[str, KnownReceipts]) -> Iterator[Receipt]:
+        """Yield the receipts that the ledger does not know; see :meth:`Sink.receipts`."""
+        import sqlalchemy as sa
+
+        with self._database.session(f"reading receipts of {self._name}") as connection:
+            bookkeeping = self._bookkeeping(connection)
+            if bookkeeping.lacks(connection):
+                return
+            table = bookkeeping.table(RECEIPT)
+            query = sa.select(table.c.partition).where(bookkeeping.mine(table)).distinct()
+            rows: list[Any] = []
+            for (partition,) in connection.execute(query).all():
+                generation, position = known.get(partition, _NOTHING_KNOWN)
+                newer = (table.c.generation > generation) | (
+                    (table.c.generation == generation) & (table.c.range_end > position)
+                )
+                rows += connection.execute(bookkeeping.receipts().where((table.c.partition == partition) & newer)).all()
+        yield from sorted((to_receipt(tuple(row)) for row in rows), key=lambda receipt: receipt.key)
+
+    def batches_without_receipt(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
+        """Return the keys of the batches without a receipt; see :meth:`Sink.batches_without_receipt`."""
+        import sqlalchemy as sa
+
+        found: set[BatchKey] = set()
+        with self._database.session(f"searching receipts of {self._name}") as connection:
+            bookkeeping = self._bookkeeping(connection)
+            if bookkeeping.lacks(connection):
+                return list(keys)
+            table = bookkeeping.table(RECEIPT)
+            for start in range(0, len(keys), _SEARCHED):
+                wanted = sa.or_(*(bookkeeping.of_batch(table, key) for key in keys[start : start + _SEARCHED]))
+                query = sa.select(table.c.generation, table.c.partition, table.c.seq).where(wanted)
+                found.update(BatchKey(*row) for row in connection.execute(query))
+        return [key for key in keys if key not in found]
+
+    def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
+        """Yield the dead letters of some attempts, with one query for each attempt; see :meth:`Sink.dead_letters`."""
+        for source in sources:
+            with self._database.session(f"reading dead letters of {self._name}") as connection:
+                bookkeeping = self._bookkeeping(connection)
+                rows = [] if bookkeeping.lacks(connection) else read_attempt(connection, bookkeeping, source)
+            yield from rows
+
+    def store_replay(self, partition: str, replay: Replay) -> None:
+        """Store which dead letters a side partition replays; see :meth:`Sink.store_replay`."""
+        self._store_document(partition, replay.to_json())
+
+    def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
+        """Return the stored replays of side partitions; see :meth:`Sink.replays`."""
+        wanted = set(partitions)
+        return {name: Replay.from_json(found) for name, found in self._documents() if name in wanted}
+
+    def store_file_list(self, files: FileList) -> None:
+        """Store a list of source files; see :meth:`Sink.store_file_list`."""
+        self._store_document(files.name, files.to_json())
+
+    def stored_file_lists(self, first: int) -> Sequence[FileList]:
+        """Return the stored lists of source files; see :meth:`Sink.stored_file_lists`."""
+        return [
+            FileList.from_json(found)
+            for name, found in self._documents()
+            if name.startswith("files:") and int(name.split(":")[1]) >= first
+        ]
+
+    def target_rows(self, *, exact: bool = False) -> int | None:
+        """Return the number of rows in the target; None if it has over 100,000.
+
+        :param exact: whether to count more rows as well
+        """
+        import sqlalchemy as sa
+
+        with self._database.session(f"counting the rows of {self._name}") as connection:
+            rows = sa.select(sa.literal(1).label("one")).select_from(table_clause(self._target(connection), ()))
+            held = (rows if exact else rows.limit(_MAX_COUNTED + 1)).subquery()
+            count = int(connection.execute(sa.select(sa.func.count()).select_from(held)).scalar() or 0)
+        return count if exact or count <= _MAX_COUNTED else None
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._database.close()
+
+    def _target(self, connection: sa.Connection) -> Table:
+        if self._described is None:
+            self._described = self._database.dialect.find_table(connection, *split_name(self._name))
+        if self._described is None:
+            raise ConfigError(
+                f"target table {self._name} does not exist in connection {self._database.known.id!r}.",
+                pipeline=self._pipeline,
+                hint="Create it with the columns of the rows, or correct sink.table.",
+            )
+        return self._described
+
+    def _bookkeeping(self, connection: sa.Connection) -> Bookkeeping:
+        return Bookkeeping(self._database.dialect, self._target(connection).schema, self._context)
+
+    def _identity(self, connection: sa.Connection, table: Table) -> str:
+        return f"{self._database.dialect.server_identity(connection)}/{table.label}"
+
+    def _refuse_unwritable(self, table: Table) -> None:
+        """Raise ConfigError if the user may not insert into the target, or not replace rows where that is wanted."""
+        import sqlalchemy as sa
+
+        columns = [column.name for column in table.columns if not column.generated]
+        target = table_clause(table, columns)
+        try:
+            with self._database.session(f"checking the rights on {self._name}", writes=True) as connection:
+                none = sa.select(*target.c).where(sa.false())
+                connection.execute(target.insert().from_select(list(target.c), none))
+                if self._key:
+                    column = target.c[columns[0]]
+                    connection.execute(target.update().where(sa.false()).values({column: column}))
+        except SinkError as error:
+            if error.sqlstate != _NO_RIGHT:
+                raise
+            raise ConfigError(error.message, pipeline=self._pipeline, hint=_RIGHTS_HINT) from error
+
+    def _find_loss(self, connection: sa.Connection, table: Table, bookkeeping: Bookkeeping) -> str | None:
+        import sqlalchemy as sa
+
+        if self._section.may_be_emptied:
+            return None
+        fences = bookkeeping.table(FENCE)
+        snapshot = connection.execute(sa.select(fences.c.target_snapshot).where(bookkeeping.mine(fences))).scalar()
+        return lost_rows.find_loss(connection, table, json.loads(snapshot)) if snapshot else None
+
+    def _store_snapshot(self, connection: sa.Connection, table: Table, bookkeeping: Bookkeeping, epoch: int) -> None:
+        fences = bookkeeping.table(FENCE)
+        snapshot = json.dumps(lost_rows.take_snapshot(connection, table, self._key))
+        of_run = bookkeeping.mine(fences) & (fences.c.epoch == epoch)
+        connection.execute(fences.update().where(of_run).values(target_snapshot=snapshot))
+
+    def _store_document(self, name: str, document: Mapping[str, Any]) -> None:
+        """Store a document under a name, in place of an earlier one."""
+        with self._database.session(f"storing {name} beside {self._name}", writes=True) as connection:
+            bookkeeping = self._bookkeeping(connection)
+            table = bookkeeping.table(REPLAY)
+            connection.execute(table.delete().where(bookkeeping.mine(table) & (table.c.partition == name)))
+            key = {"ledger": self._context.ledger, "pipeline": self._context.pipeline, "partition": name}
+            connection.execute(table.insert().values(key | {"replay": json.dumps(document), "at": now()}))
+
+    def _documents(self) -> list[tuple[str, Any]]:
+        import sqlalchemy as sa
+
+        with self._database.session(f"reading the documents beside {self._name}") as connection:
+            bookkeeping = self._bookkeeping(connection)
+            if bookkeeping.lacks(connection):
+                return []
+            table = bookkeeping.table(REPLAY)
+            rows = connection.execute(sa.select(table.c.partition, table.c.replay).where(bookkeeping.mine(table))).all()
+        return [(name, json.loads(document)) for name, document in rows]

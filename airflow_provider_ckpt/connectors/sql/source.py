@@ -1,0 +1,220 @@
+"""Planning side of the sql source: one table, ordered by a cursor column, as one partition.
+
+A plan never ends beyond a closed bound (``closed_bound.py``), so that a row that is committed late cannot be skipped.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.connectors.connection import Connection
+from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
+from airflow_provider_ckpt.connectors.record_positions import PositionDigest, RecordPositions
+from airflow_provider_ckpt.connectors.source_protocol import (
+    Plan,
+    PlannedBatch,
+    PlanRequest,
+    RecordShape,
+    SourceFile,
+    SourcePartition,
+    Start,
+)
+from airflow_provider_ckpt.connectors.sql.closed_bound import candidate, wait_until_closed
+from airflow_provider_ckpt.connectors.sql.connector import SqlSourceSection
+from airflow_provider_ckpt.connectors.sql.database import Database
+from airflow_provider_ckpt.connectors.sql.source_table import SourceTable, look_up
+from airflow_provider_ckpt.connectors.sql.split import Split, batch_records, empty_batch, split
+from airflow_provider_ckpt.core.errors import CkptError, SourceError
+from airflow_provider_ckpt.core.ranges import START, Range
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from airflow_provider_ckpt.config.pipeline import Pipeline
+    from airflow_provider_ckpt.core.wave import BatchTask
+
+log = logging.getLogger(__name__)
+
+_MAX_FULL_DIGEST = 1_000
+"""Greatest number of rows in a range for which a digest is made of all positions; larger ranges are only counted."""
+
+
+class SqlSource:
+    """Source that reads a table; see :class:`~airflow_provider_ckpt.connectors.source_protocol.Source`.
+
+    :param pipeline: ``source.table`` and ``source.cursor`` name the table and its cursor column
+    :param connection: the Airflow connection of the database
+    """
+
+    def __init__(self, pipeline: Pipeline, connection: Connection | None) -> None:
+        self._section = SqlSourceSection.of(pipeline)
+        self._pipeline = pipeline.name
+        self._wait = self._section.close_wait.total_seconds()
+        self._database = Database(connection, "source")
+
+    def check(self) -> None:
+        """Raise ConfigError if the table, its columns or its cursor are unsuitable; see :meth:`Source.check`."""
+        with self._database.session(f"checking {self._section.table}") as connection:
+            table = self._table(connection)
+            table.refuse_bad_cursors(connection)
+            reused = self._database.dialect.reused_numbers(connection, table.table, table.cursor)
+        if reused:
+            log.warning("pipeline %s: %s", self._pipeline, reused)
+
+    def reads(self, output: Output) -> bool:
+        """Return whether the sink's output is the table that the source reads; see :class:`ReadsOutputs`."""
+        if not isinstance(output, WrittenTarget) or output.system != self._database.dialect.name:
+            return False
+        return output.identity == self.partitions()[0].identity
+
+    def partitions(self) -> Sequence[SourcePartition]:
+        """Return the table as the only partition."""
+        with self._database.session(f"reading the identity of {self._section.table}") as connection:
+            table = self._table(connection)
+            identity = f"{self._database.dialect.server_identity(connection)}/{table.label}"
+        return [SourcePartition(table.label, identity)]
+
+    def start(self, partition: str, start_from: str | int) -> Start:  # noqa: ARG002  # the table is the only partition
+        """Return the position at which the table is first read.
+
+        It is the given position, the position after the greatest visible one for ``latest``, and :data:`START` for
+        ``earliest``, since a transaction that has not committed yet may have lower positions than the lowest visible
+        one.
+        """
+        if isinstance(start_from, int):
+            return Start(start_from)
+        if start_from == "earliest":
+            return Start(START)
+        with self._database.session(f"planning from {self._section.table}") as connection:
+            table = self._table(connection)
+            latest = candidate(table, table.greatest(connection))
+        return Start(START if latest is None else latest)
+
+    def shape(self) -> RecordShape:
+        """Return the columns to read (those that the pipeline names, or else all columns) and their Spark types."""
+        with self._database.session(f"reading the columns of {self._section.table}") as connection:
+            return RecordShape(False, [(column.name, column.spark) for column in self._table(connection).columns])
+
+    def plan(self, request: PlanRequest) -> Plan:
+        """Split each range into batches; see :meth:`Source.plan`.
+
+        A range without an end reaches to the newest closed bound.
+
+        :raises SourceError: if later rows will get numbers below the plan
+        """
+        plan = self._with_closed_bound(request)
+        batches: list[PlannedBatch] = []
+        left, more = request.max_records, plan.more
+        with self._database.session(f"planning from {self._section.table}") as connection:
+            table = self._table(connection)
+            for todo in request.ranges:
+                end = plan.bounds.get(todo.partition) if todo.end is None else todo.end
+                if end is None or end <= todo.start:
+                    continue
+                if left <= 0:
+                    more = True
+                    break
+                found = self._split(connection, table, Range(todo.start, end), request, left)
+                if not found.batches and todo.end is not None:  # the checkpoint must pass a range without rows
+                    found = empty_batch(table, Range(todo.start, end))
+                batches.extend(found.batches)
+                left -= found.records
+                more = more or found.more
+        return replace(plan, batches=batches, more=more)
+
+    def may_have_late_records(self) -> bool:
+        """Return True: applications may choose any value, or take one long before they insert it."""
+        return True
+
+    def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[PositionDigest] | None:  # noqa: ARG002
+        """Return a digest for each range, made of the positions of the rows that are visible now.
+
+        For a range with over 1000 rows, the digest has only their count.
+        """
+        with self._database.session(f"searching {self._section.table}") as connection:
+            table = self._table(connection)
+            return [self._digest(connection, table, span) for span in ranges]
+
+    def positions(self, partition: str, span: Range) -> Sequence[int]:  # noqa: ARG002
+        """Return the positions of the rows in a range that are visible now, in order."""
+        with self._database.session(f"searching {self._section.table}") as connection:
+            return self._table(connection).positions(connection, span)
+
+    def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:  # noqa: ARG002
+        """Return the tasks as they are: a reader finds records by the range alone."""
+        return tasks
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._database.close()
+
+    def _table(self, connection: sa.Connection) -> SourceTable:
+        try:
+            return look_up(self._database, connection, self._section)
+        except CkptError as error:
+            error.pipeline = self._pipeline
+            raise
+
+    @staticmethod
+    def _split(connection: sa.Connection, table: SourceTable, span: Range, request: PlanRequest, left: int) -> Split:
+        records = request.records_per_batch or batch_records(connection, table, span.start, span.end)
+        return split(connection, table, span, records, left)
+
+    @staticmethod
+    def _digest(connection: sa.Connection, table: SourceTable, span: Range) -> PositionDigest:
+        count = table.count(connection, span.start, span.end)
+        if count > _MAX_FULL_DIGEST:
+            return PositionDigest(count, None)
+        return RecordPositions.of(table.positions(connection, span)).digest
+
+    def _with_closed_bound(self, request: PlanRequest) -> Plan:
+        """Return a plan without batches that has the closed bound, and the state for the next planning.
+
+        It is empty if no range needs a bound, or if no row lies beyond the ranges' starts.
+        """
+        starts = [todo.start for todo in request.ranges if todo.needs_bound]
+        if not starts:
+            return Plan()
+        tail = max(starts)
+        with self._database.session(f"planning from {self._section.table}") as connection:
+            table = self._table(connection)
+            table.refuse_bad_cursors(connection)
+            notices = [] if request.lag_only else self._late_numbers(connection, table, tail)
+            noted = candidate(table, table.greatest(connection))
+        if noted is None or noted <= tail:  # nothing new is visible, so there is nothing to wait for
+            return Plan(notices=notices)
+        stored: Mapping[str, Any] = request.states.get(table.label, {})
+        closing = wait_until_closed(table, noted, stored, self._wait, lag_only=request.lag_only)
+        if closing.unseen:
+            log.warning(
+                "pipeline %s: the user of connection %r may not see running transactions, so planning waits for all of "
+                "close_wait. GRANT PROCESS ON *.* to it.",
+                self._pipeline,
+                self._database.known.id,
+            )
+        bounds = {} if closing.bound is None else {table.label: closing.bound}
+        return Plan(bounds=bounds, states={table.label: closing.state}, notices=notices)
+
+    def _late_numbers(self, connection: sa.Connection, table: SourceTable, tail: int) -> list[str]:
+        """Return a warning if later rows will get numbers below the plan, which no run would read.
+
+        :raises SourceError: in place of the warning, unless ``source.late_rows: recover``
+        """
+        following = self._database.dialect.next_number(connection, table.table, table.cursor)
+        if following is None or tail == START or following >= tail:
+            return []
+        problem = (
+            f"the next row of {table.label} gets {table.cursor.name} {following}, but rows up to {tail - 1} were read: "
+            "the table was emptied or restored, or its numbering was set back."
+        )
+        if self._section.late_rows == "recover":
+            return [problem]
+        raise SourceError(
+            problem,
+            pipeline=self._pipeline,
+            hint=f"Set the numbering to {tail}, or rewind the pipeline. With source.late_rows: recover, "
+            "`airflow ckpt recover` finds such rows.",
+        )

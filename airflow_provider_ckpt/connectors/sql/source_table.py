@@ -1,0 +1,173 @@
+"""The table of a source, and queries of its rows by position."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.connectors.sql.columns import CURSOR_KINDS, Column, Kind, Table
+from airflow_provider_ckpt.connectors.sql.database import Database
+from airflow_provider_ckpt.connectors.sql.names import split_name
+from airflow_provider_ckpt.connectors.sql.table_clause import table_clause
+from airflow_provider_ckpt.connectors.sql.times import position_of
+from airflow_provider_ckpt.core.errors import ConfigError, SourceError
+from airflow_provider_ckpt.core.ranges import START, Range
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from airflow_provider_ckpt.connectors.sql.connector import SqlSourceSection
+
+_MAX_POSITION = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class SourceTable:
+    """A table that is read by a cursor.
+
+    :param database: its database
+    :param table: the table
+    :param cursor: the cursor column
+    :param columns: the columns to read, in order
+    """
+
+    database: Database
+    table: Table
+    cursor: Column
+    columns: Sequence[Column]
+
+    @property
+    def label(self) -> str:
+        """Schema and name, which is also the id of the source's only partition."""
+        return self.table.label
+
+    @cached_property
+    def clause(self) -> sa.TableClause:
+        """The table as SQLAlchemy's table, with all its columns."""
+        return table_clause(self.table, list(self.table.by_name))
+
+    @property
+    def at(self) -> sa.ColumnClause[Any]:
+        """The cursor as SQLAlchemy's column."""
+        found: sa.ColumnClause[Any] = self.clause.c[self.cursor.name]
+        return found
+
+    def within(self, start: int, end: int) -> sa.ColumnElement[bool]:
+        """Return the condition for rows from one position to before another."""
+        import sqlalchemy as sa
+
+        value = self.database.dialect.cursor_value
+        low, high = value(self.cursor, start), value(self.cursor, end)
+        conditions = [self.at >= low] if low is not None and start != START else []
+        if high is not None:
+            conditions.append(self.at < high)
+        return sa.and_(self.at.is_not(None), *conditions)
+
+    def rows(self, start: int, end: int) -> sa.Select[Any]:
+        """Return a query of the cursor of each row of a range, in order.
+
+        :param start: first position of the range
+        :param end: position after the range
+        """
+        import sqlalchemy as sa
+
+        return sa.select(self.at).where(self.within(start, end)).order_by(self.at)
+
+    def greatest(self, connection: sa.Connection) -> int | None:
+        """Return the greatest position of all visible rows; None if there are none.
+
+        :raises SourceError: if no position can follow
+        """
+        import sqlalchemy as sa
+
+        found = connection.execute(sa.select(sa.func.max(self.at))).scalar()
+        position = None if found is None else self.position(found)
+        if position is not None and position >= _MAX_POSITION:
+            raise SourceError(
+                f"cursor {self.cursor.name} of {self.label} has reached the largest 64-bit number, so no greater value "
+                "can follow.",
+                hint="Choose another cursor column.",
+            )
+        return position
+
+    def position(self, value: Any) -> int:
+        """Return the position of a cursor value as the driver returns it."""
+        if self.cursor.kind is Kind.INTEGER:
+            return int(value)
+        if isinstance(value, str):
+            raise SourceError(
+                f"cursor {self.cursor.name} of {self.label} is {value} in some rows, which is no date.",
+                hint="Correct these rows, or read a view without them.",
+            )
+        return position_of(value)
+
+    def count(self, connection: sa.Connection, start: int, end: int, most: int | None = None) -> int:
+        """Return the number of visible rows of a range.
+
+        :param connection: an open connection
+        :param start: first position of the range
+        :param end: position after the range
+        :param most: number at which counting stops; None to count all
+        """
+        import sqlalchemy as sa
+
+        held = sa.select(self.at).where(self.within(start, end)).limit(most).subquery()
+        return int(connection.execute(sa.select(sa.func.count()).select_from(held)).scalar() or 0)
+
+    def positions(self, connection: sa.Connection, span: Range) -> list[int]:
+        """Return the positions of the visible rows of a range, in order."""
+        return [self.position(value) for (value,) in connection.execute(self.rows(span.start, span.end))]
+
+    def refuse_bad_cursors(self, connection: sa.Connection) -> None:
+        """Raise ConfigError if the cursor has no position in some rows: NULL, or a value of another type."""
+        import sqlalchemy as sa
+
+        condition = self.database.dialect.bad_cursor(self.cursor, self.at)
+        if condition is None:
+            return
+        query = sa.select(sa.literal(1)).select_from(self.clause).where(condition).limit(1)
+        if connection.execute(query).first() is not None:
+            raise ConfigError(
+                f"cursor {self.cursor.name} of {self.label} is NULL, or not of type {self.cursor.type_text}, in some "
+                "rows, which therefore have no position.",
+                hint="Correct them, choose another cursor, or read a view without them.",
+            )
+
+
+def look_up(database: Database, connection: sa.Connection, section: SqlSourceSection) -> SourceTable:
+    """Return the pipeline's table as it is now.
+
+    :param database: the source's database
+    :param connection: its open connection
+    :param section: the section ``source``
+    :raises ConfigError: if the table does not exist, lacks a column, or a column is unsuitable
+    """
+    table = database.dialect.find_table(connection, *split_name(section.table))
+    if table is None:
+        raise ConfigError(
+            f"source table {section.table} does not exist in connection {database.known.id!r}.",
+            hint="Check source.table and the rights of the connection's user.",
+        )
+    known = table.by_name
+    missing = [name for name in (*section.columns, section.cursor) if name not in known]
+    if missing:
+        raise ConfigError(
+            f"source table {table.label} has no column {', '.join(missing)}.",
+            hint=f"Its columns are: {', '.join(known)}.",
+        )
+    cursor = known[section.cursor]
+    if cursor.kind not in CURSOR_KINDS or not database.dialect.can_order(cursor):
+        raise ConfigError(
+            f"cursor {cursor.name} of {table.label} has type {cursor.type_text}.",
+            hint="A cursor must be an integer; in MySQL and MariaDB, it may also be a date or a time.",
+        )
+    columns = [known[name] for name in section.columns or known]
+    unreadable = [f"{column.name} {column.type_text}" for column in columns if column.kind is Kind.UNSUPPORTED]
+    if unreadable:
+        raise ConfigError(
+            f"source table {table.label} has columns that cannot be read: {', '.join(unreadable)}.",
+            hint="Leave them out by source.columns, or convert them in a view.",
+        )
+    return SourceTable(database, table, cursor, columns)

@@ -1,0 +1,288 @@
+"""Dialect of SQLite: a file on this machine, which one transaction writes at a time."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from airflow_provider_ckpt.connectors.connection import Connection
+from airflow_provider_ckpt.connectors.sql.columns import Column, Kind, Table
+from airflow_provider_ckpt.connectors.sql.database import WRITES
+from airflow_provider_ckpt.connectors.sql.dialect import SqlDialect
+from airflow_provider_ckpt.connectors.sql.failures import Failure, first_line
+from airflow_provider_ckpt.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import sqlalchemy as sa
+    from sqlalchemy.exc import DBAPIError
+
+_BUSY_MS = 60_000
+"""Time for which a transaction waits for another to end, in milliseconds."""
+
+_SETTINGS = ("PRAGMA synchronous = FULL", "PRAGMA foreign_keys = ON")
+_NUMERIC_DIGITS = 15
+"""Digits of a number that SQLite keeps in a column of affinity NUMERIC, where it stores it as a double."""
+
+_SIZE = re.compile(r"\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
+_HIDDEN, _GENERATED = 1, (2, 3)
+
+
+class SqliteDialect(SqlDialect):
+    """SQLite 3.35 or newer."""
+
+    name = "sqlite"
+    label = "SQLite"
+    tested = True
+    connection_types = ("sqlite",)
+    drivername = "sqlite+pysqlite"
+    isolation = None
+
+    def url(self, connection: Connection) -> sa.URL:
+        """Return the address of the file, opened by a URI, so that no file is created."""
+        import sqlalchemy as sa
+
+        return sa.URL.create(self.drivername, database=f"file:{_path(connection)}", query={"mode": "rw", "uri": "true"})
+
+    def namespace(self, connection: Connection) -> tuple[str, str | None]:
+        """Return the file; SQLite has no server."""
+        return f"sqlite://{_path(connection)}", None
+
+    def address(self, connection: Connection) -> str:
+        """Return the file as an address."""
+        return self.namespace(connection)[0]
+
+    def connect_args(self, connection: Connection) -> dict[str, Any]:  # noqa: ARG002
+        """Return arguments by which the driver neither begins transactions nor binds a connection to a thread."""
+        return {"isolation_level": None, "check_same_thread": False, "timeout": _BUSY_MS / 1000}
+
+    def prepare(self, engine: sa.Engine) -> None:
+        """Begin transactions by hand: one that writes locks the file at once, so that nothing can come in between."""
+        import sqlalchemy as sa
+
+        @sa.event.listens_for(engine, "connect")
+        def configure(opened: Any, _: Any) -> None:
+            for statement in _SETTINGS:
+                opened.execute(statement)
+
+        @sa.event.listens_for(engine, "begin")
+        def begin(connection: sa.Connection) -> None:
+            writes = connection.get_execution_options().get(WRITES)
+            connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    def classify(self, error: DBAPIError) -> Failure:
+        """Return what an exception means, by SQLite's error code."""
+        code = getattr(error.orig, "sqlite_errorcode", 0)
+        return Failure(_state(code), first_line(error), *_of_row(code))
+
+    def find_table(self, connection: sa.Connection, schema: str | None, name: str) -> Table | None:
+        """Return a table or view with the columns that ``PRAGMA table_xinfo`` lists.
+
+        :param connection: an open connection
+        :param schema: its schema; None for the connection's default
+        :param name: its name
+        """
+        place = schema or "main"
+        query = f"SELECT type, name FROM {_quote(place)}.sqlite_schema WHERE lower(name) = lower(?)"
+        kinds = [row for row in connection.exec_driver_sql(query, (name,)) if row[0] in ("table", "view")]
+        if not kinds:
+            return None
+        kind, exact = kinds[0]
+        info = connection.exec_driver_sql(f"PRAGMA {_quote(place)}.table_xinfo({_quote(exact)})").all()
+        primary = [row.name for row in sorted(info, key=lambda row: row.pk) if row.pk]
+        numbered = {primary[0]} if len(primary) == 1 and self._is_rowid(info, primary[0]) else set()
+        columns = [_column(row, numbered=row.name in numbered) for row in info if row.hidden != _HIDDEN]
+        not_null = {column.name for column in columns if not column.nullable}
+        keys = [tuple(primary)] if primary and set(primary) <= not_null else []
+        others: list[tuple[str, ...]] = []
+        for index in connection.exec_driver_sql(f"PRAGMA {_quote(place)}.index_list({_quote(exact)})").all():
+            if index.unique:
+                rows = connection.exec_driver_sql(f"PRAGMA {_quote(place)}.index_info({_quote(index.name)})").all()
+                key = tuple(row.name for row in rows)
+                (keys if not index.partial and set(key) <= not_null else others).append(key)
+        problem = None if kind == "table" else (f"target {exact} is a view, not a table", "Name a table.")
+        return Table(place, exact, columns, list(dict.fromkeys(keys)), others, kind == "view", problem)
+
+    @staticmethod
+    def _is_rowid(info: Sequence[Any], name: str) -> bool:
+        return any(row.name == name and row.type.upper() == "INTEGER" for row in info)
+
+    def key_problem(self, table: Table, key: Sequence[str]) -> tuple[str, str] | None:
+        """Accept any unique key: ``ON CONFLICT`` names the key by which rows are replaced."""
+        del table, key
+        return None
+
+    def server_identity(self, connection: sa.Connection) -> str:
+        """Return the file's path."""
+        return str(connection.exec_driver_sql("PRAGMA database_list").one()[2])
+
+    def fence_lock(self, select: sa.Select[Any]) -> sa.Select[Any]:
+        """Return the query as it is: a transaction that writes holds the lock of the whole file."""
+        return select
+
+    def insert(self, table: Any, key: Sequence[str]) -> Any:
+        """Return an INSERT, with ``ON CONFLICT`` for an upsert."""
+        from sqlalchemy.dialects.sqlite import insert
+
+        statement = insert(table)
+        if not key:
+            return statement
+        others = [column.name for column in table.columns if column.name not in key]
+        if not others:
+            return statement.on_conflict_do_update(key, set_={key[0]: statement.excluded[key[0]]})
+        return statement.on_conflict_do_update(key, set_={name: statement.excluded[name] for name in others})
+
+    def write(self, connection: sa.Connection, target: Table, rows: pa.Table, key: Sequence[str]) -> int:
+        """Write rows in the forms that SQLite stores: decimals and times as text.
+
+        :param connection: the connection
+        :param target: the target
+        :param rows: converted columns, with the target's names
+        :param key: key columns of an upsert; empty to insert
+        """
+        return super().write(connection, target, _as_stored(rows), key)
+
+    def bad_cursor(self, column: Column, cursor: sa.ColumnElement[Any]) -> sa.ColumnElement[bool] | None:
+        """Return the condition for values that are no integers, which any column may have but the row's own number."""
+        import sqlalchemy as sa
+
+        return None if column.numbered else sa.func.typeof(cursor) != "integer"
+
+    def closes_at_once(self) -> bool:
+        """Return True: there is one writer, whose rows are visible once it has ended."""
+        return True
+
+    def next_number(self, connection: sa.Connection, table: Table, column: Column) -> int | None:
+        """Return the number after the greatest ever used, of a table with AUTOINCREMENT.
+
+        :param connection: an open connection
+        :param table: the table
+        :param column: the column
+        """
+        if not column.numbered:
+            return None
+        names = f"SELECT 1 FROM {_quote(table.schema)}.sqlite_schema WHERE name = 'sqlite_sequence'"
+        if connection.exec_driver_sql(names).first() is None:
+            return None
+        query = f"SELECT seq FROM {_quote(table.schema)}.sqlite_sequence WHERE name = ?"
+        found = connection.exec_driver_sql(query, (table.name,)).scalar()
+        return None if found is None else int(found) + 1
+
+    def reused_numbers(self, connection: sa.Connection, table: Table, column: Column) -> str | None:
+        """Return a sentence for a table without AUTOINCREMENT, where the number of the newest row may be used again.
+
+        :param connection: an open connection
+        :param table: the table
+        :param column: the cursor column
+        """
+        if not column.numbered:
+            return None
+        query = f"SELECT sql FROM {_quote(table.schema)}.sqlite_schema WHERE name = ?"
+        sql = str(connection.exec_driver_sql(query, (table.name,)).scalar() or "")
+        if re.search(r"\bAUTOINCREMENT\b", sql, re.IGNORECASE):
+            return None
+        return (
+            f"{table.label} numbers its rows without AUTOINCREMENT: if its newest rows are removed, SQLite gives their "
+            f"{column.name} to later rows, which are not read then."
+        )
+
+
+def _path(connection: Connection) -> str:
+    """Return the path of the file that a connection names by its host or schema.
+
+    :raises ConfigError: if it is not absolute
+    """
+    path = unquote(connection.host or connection.schema or "")
+    if not PurePosixPath(path).is_absolute():
+        raise ConfigError(
+            f"connection {connection.id!r} names no absolute path of a SQLite file, but {path!r}.",
+            hint="Write the path as the connection's host.",
+        )
+    return path
+
+
+def _quote(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _state(code: int) -> str | None:
+    """Return the SQLSTATE that stands for an error code."""
+    primary = code & 0xFF
+    states = {
+        sqlite3.SQLITE_CONSTRAINT: "23000",
+        sqlite3.SQLITE_MISMATCH: "22000",
+        sqlite3.SQLITE_TOOBIG: "54000",
+        sqlite3.SQLITE_BUSY: "55P03",
+        sqlite3.SQLITE_LOCKED: "55P03",
+        sqlite3.SQLITE_FULL: "53100",
+        sqlite3.SQLITE_IOERR: "58030",
+        sqlite3.SQLITE_CANTOPEN: "42000",
+        sqlite3.SQLITE_READONLY: "42501",
+        sqlite3.SQLITE_PERM: "42501",
+        sqlite3.SQLITE_NOTADB: "42000",
+        sqlite3.SQLITE_CORRUPT: "XX001",
+    }
+    return states.get(primary)
+
+
+def _of_row(code: int) -> tuple[bool, bool]:
+    """Return whether the data of a row may have caused an error, and whether a key occurs twice."""
+    duplicates = (sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
+    of_row = code & 0xFF in (sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG)
+    return of_row, code in duplicates
+
+
+def _column(row: Any, *, numbered: bool) -> Column:
+    """Return a column, whose kind follows from its declared type as SQLite's affinities do."""
+    declared = str(row.type or "")
+    upper = declared.upper()
+    size = _SIZE.search(upper)
+    limits: dict[str, Any] = {}
+    if "INT" in upper:
+        kind = Kind.INTEGER
+    elif any(word in upper for word in ("CHAR", "CLOB", "TEXT", "JSON", "UUID")):
+        kind = Kind.TEXT
+        limits = {"length": int(size[1]) if size and "CHAR" in upper else None}
+    elif "BLOB" in upper or "BINARY" in upper:
+        kind = Kind.BINARY
+    elif any(word in upper for word in ("REAL", "FLOAT", "DOUBLE")):
+        kind = Kind.DOUBLE
+    elif "BOOL" in upper:
+        kind = Kind.BOOLEAN
+    elif "DATETIME" in upper or "TIMESTAMP" in upper:
+        kind = Kind.DATETIME
+    elif "DATE" in upper:
+        kind = Kind.DATE
+    elif "DEC" in upper or "NUMERIC" in upper:
+        kind = Kind.DECIMAL
+        limits = {"precision": int(size[1]), "scale": int(size[2] or 0)} if size else {}
+        limits["digits"] = _NUMERIC_DIGITS
+    else:
+        kind = Kind.TEXT if not upper else Kind.UNSUPPORTED
+    return Column(
+        row.name,
+        kind,
+        declared or "without a type",
+        not (row.notnull or numbered),
+        row.dflt_value is not None or numbered,
+        numbered,
+        row.hidden in _GENERATED,
+        **limits,
+    )
+
+
+def _as_stored(rows: pa.Table) -> pa.Table:
+    import pyarrow as pa
+
+    found = []
+    for column in rows.columns:
+        kind = column.type
+        if pa.types.is_decimal(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+            found.append(column.cast(pa.string()))
+        else:
+            found.append(column)
+    return pa.table(found, rows.schema.names)

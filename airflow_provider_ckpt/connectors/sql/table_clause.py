@@ -1,0 +1,26 @@
+"""Tables for SQLAlchemy's statements, with each name quoted as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.connectors.sql.columns import Table
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+
+def table_clause(table: Table, columns: Sequence[str]) -> sa.TableClause:
+    """Return a table as SQLAlchemy's table, with some of its columns.
+
+    :param table: the table
+    :param columns: names of the columns
+    """
+    import sqlalchemy as sa
+
+    return sa.table(
+        sa.quoted_name(table.name, quote=True),
+        *(sa.column(sa.quoted_name(name, quote=True)) for name in columns),
+        schema=sa.quoted_name(table.schema, quote=True) if table.schema else None,
+    )

@@ -1,0 +1,133 @@
+"""Refuse targets, and columns of rows, with which rows could be lost or changed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.connectors.sql.columns import TEXT_KINDS, Column, Kind, Table
+from airflow_provider_ckpt.connectors.sql.database import Database
+from airflow_provider_ckpt.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.connectors.sql.connector import SqlSinkSection
+
+_WHOLE = frozenset({Kind.INTEGER, Kind.DECIMAL, Kind.BIT, Kind.YEAR})
+_NUMBERS = _WHOLE | {Kind.FLOAT, Kind.DOUBLE}
+_TIMES = frozenset({Kind.DATETIME, Kind.TIMESTAMP})
+_STORED: Mapping[str, frozenset[Kind]] = {
+    "boolean": frozenset({Kind.BOOLEAN, Kind.INTEGER, Kind.BIT}),
+    "tinyint": _NUMBERS | {Kind.BOOLEAN},
+    "smallint": _NUMBERS | {Kind.BOOLEAN},
+    "int": _NUMBERS | {Kind.BOOLEAN},
+    "bigint": _NUMBERS | {Kind.BOOLEAN},
+    "float": frozenset({Kind.FLOAT, Kind.DOUBLE}),
+    "double": frozenset({Kind.DOUBLE}),
+    "binary": frozenset({Kind.BINARY}),
+    "date": frozenset({Kind.DATE}) | _TIMES,
+    "timestamp": _TIMES,
+    "timestamp_ntz": _TIMES,
+    "string": TEXT_KINDS | {Kind.DECIMAL, Kind.BINARY},
+    "void": frozenset(Kind) - {Kind.UNSUPPORTED},
+}
+"""Kinds of columns, by Spark SQL type, that store every value of the type without loss or refuse it with an error."""
+
+
+def refuse_target(database: Database, table: Table, key: Sequence[str], pipeline: str) -> None:
+    """Raise ConfigError if a table cannot be a target, or rows cannot be replaced by its key.
+
+    :param database: the sink's database
+    :param table: the target
+    :param key: key columns of an upsert; empty for append
+    :param pipeline: the pipeline's name, for the message
+    """
+    problem = table.problem
+    if key:
+        unknown = [name for name in key if name not in table.by_name]
+        if unknown:
+            raise ConfigError(
+                f"target {table.label} has no column {', '.join(unknown)}, which sink.key names.",
+                pipeline=pipeline,
+                hint=f"Its columns are: {', '.join(table.by_name)}.",
+            )
+        if not any(set(unique) == set(key) for unique in table.unique):
+            problem = problem or (
+                f"target {table.label} has no unique key of the columns {', '.join(key)} that cannot be NULL",
+                "Create one, or name the columns of its primary key in sink.key.",
+            )
+        problem = problem or database.dialect.key_problem(table, key)
+    if problem:
+        raise ConfigError(f"{problem[0]}.", pipeline=pipeline, hint=problem[1])
+
+
+def refuse_untested(database: Database, section: SqlSinkSection, delivery: str, pipeline: str) -> None:
+    """Raise ConfigError for ``delivery: exactly_once`` with a dialect that the conformance suite has not been run with.
+
+    :param database: the sink's database
+    :param section: the section ``sink``
+    :param delivery: the delivery guarantee
+    :param pipeline: the pipeline's name, for the message
+    """
+    dialect = database.dialect
+    if delivery == "exactly_once" and not dialect.tested and not section.untested_dialect:
+        raise ConfigError(
+            f"nobody has tested exactly-once delivery to {dialect.label} databases.",
+            pipeline=pipeline,
+            hint="Run the conformance suite on it, then write sink.untested_dialect: true; or use at_least_once.",
+        )
+
+
+def refuse_columns(table: Table, columns: Sequence[tuple[str, str]], pipeline: str) -> None:
+    """Raise ConfigError if a target cannot store rows with the given columns.
+
+    :param table: the target
+    :param columns: name and Spark SQL type of each column of the rows
+    :param pipeline: the pipeline's name, for the message
+    """
+    known, names = table.by_name, [name for name, _ in columns]
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ConfigError(
+            f"target {table.label} has no column {', '.join(unknown)}; it has {', '.join(known)}",
+            pipeline=pipeline,
+            hint="Name the target's columns in transform.select, or add them to the target.",
+        )
+    lacking = [
+        column.name
+        for column in table.columns
+        if column.name not in names and not (column.nullable or column.filled or column.generated)
+    ]
+    if lacking:
+        raise ConfigError(
+            f"target {table.label} requires {', '.join(lacking)} (NOT NULL, no default); "
+            f"the rows have {', '.join(names)}",
+            pipeline=pipeline,
+            hint="Add the columns to transform.select, or give them a default.",
+        )
+    losses = [
+        f"{name} is {kind} in the rows and {known[name].type_text} in the target"
+        for name, kind in columns
+        if not _is_stored(known[name], kind)
+    ]
+    if losses:
+        raise ConfigError(
+            f"target {table.label} cannot store all values of the rows without loss: {'; '.join(losses)}",
+            pipeline=pipeline,
+            hint="To accept the loss, write an explicit cast in transform.select.",
+        )
+
+
+def _is_stored(column: Column, kind: str) -> bool:
+    base = re.split(r"[(<]", kind.lower().strip())[0]
+    base = {"char": "string", "varchar": "string"}.get(base, base)
+    if column.generated:
+        return True
+    if column.kind is Kind.TEXT:
+        return base in _STORED or base == "decimal"
+    if base == "decimal":
+        scale = int([*re.findall(r"\d+", kind)[1:], "0"][0])
+        if column.kind is Kind.DECIMAL:
+            return column.precision is None or scale <= column.scale
+        return scale == 0 and column.kind in _WHOLE
+    return column.kind in _STORED.get(base, frozenset())

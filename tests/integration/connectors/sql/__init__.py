@@ -1,0 +1,1 @@
+"""Tests of the sql source and sink, against MariaDB and SQLite."""

@@ -1,0 +1,251 @@
+"""A MariaDB server of the tests' own: fresh data in a temporary directory, on a free loopback port.
+
+Run as a script it starts one, prints its address, and stops it when its standard input ends or it is interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from airflow_provider_ckpt.connectors.connection import Connection
+from tests.services.postgres import PASSWORD, USER, free_port, memory_directory
+
+if TYPE_CHECKING:
+    import pymysql
+
+_DYING_WITH_US = ("setpriv", "--pdeathsig", "KILL")
+"""Runs the server, which runs as another user: that would not be tied to us any more if it had been before."""
+
+_SETTINGS = {
+    "bind-address": "127.0.0.1",
+    "character-set-server": "utf8mb4",
+    "innodb-buffer-pool-size": "256M",
+    "innodb-log-file-size": "256M",
+    "innodb-flush-log-at-trx-commit": "1",
+    "local-infile": "1",
+    "skip-name-resolve": "1",
+    "skip-log-bin": "1",
+    "max-connections": "150",
+}
+
+
+def binary(name: str) -> Path:
+    """A program of the server's package.
+
+    :raises RuntimeError: if it is not there; says how to install it
+    """
+    found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin:/usr/libexec")
+    if found is None:
+        raise RuntimeError(f"{name} was not found: install MariaDB (Debian: apt-get install mariadb-server)")
+    return Path(found)
+
+
+class MariaDbServer:
+    """One server with its data, made by :meth:`start` and removed by :meth:`stop`.
+
+    The server is killed when the thread that started it ends, so start it from the main thread.
+
+    :param settings: further settings, by name as in a configuration file
+    :param in_memory: whether its data are put into memory if there is room; a server whose process is killed finds
+        them again
+    """
+
+    def __init__(self, settings: Mapping[str, str] | None = None, *, in_memory: bool = False) -> None:
+        self._settings = {**_SETTINGS, **(settings or {})}
+        self._parent = memory_directory() if in_memory else None
+        self._user = pwd.getpwnam("mysql") if os.geteuid() == 0 else None
+        self._directory: Path | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._databases = 0
+        self.port = 0
+
+    @property
+    def log(self) -> str:
+        """The server's log so far."""
+        return (self._home / "log").read_text(errors="replace")
+
+    @property
+    def socket(self) -> Path:
+        """The server's socket, for its own client programs."""
+        return self._home / "socket"
+
+    @property
+    def _home(self) -> Path:
+        if self._directory is None:
+            raise RuntimeError("the server was not started")
+        return self._directory
+
+    def connection(self, database: str, name: str = "shop", *, port: int | None = None, **changes: Any) -> Connection:
+        """Return a database as connectors are told of it.
+
+        :param database: name of the database
+        :param name: id of the connection
+        :param port: port of a proxy that leads to the server
+        :param changes: other fields of the connection
+        """
+        fields = {"host": "127.0.0.1", "port": port or self.port, "login": USER, "password": PASSWORD}
+        return Connection(name, "mysql", **{**fields, "schema": database, **changes})
+
+    def start(self) -> Self:
+        """Make the data if there are none yet, start the server and wait until it answers."""
+        fresh = self._directory is None
+        if fresh:
+            self._initialise()
+        with (self._home / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [*_DYING_WITH_US, binary("mariadbd"), f"--defaults-file={self._home / 'my.cnf'}"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                cwd=self._home,
+                **self._credentials(),  # type: ignore[call-overload]
+            )
+        self._wait()
+        if fresh:
+            with closing(self._connect("root", "", "mysql", socket=True)) as opened, opened.cursor() as cursor:
+                for host in ("127.0.0.1", "localhost"):
+                    cursor.execute(f"CREATE USER '{USER}'@'{host}' IDENTIFIED BY '{PASSWORD}'")
+                    cursor.execute(f"GRANT ALL ON *.* TO '{USER}'@'{host}' WITH GRANT OPTION")
+        return self
+
+    def stop(self, how: signal.Signals = signal.SIGKILL, *, keep: bool = False) -> None:
+        """Stop the server (SIGKILL: a crash; SIGTERM: in order) and, unless ``keep``, remove its data."""
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                self._process.send_signal(how)
+            try:
+                self._process.wait(30)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+        if not keep and self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory = None
+
+    def back_up(self) -> None:
+        """Keep a copy of all data, as they are now."""
+        self.stop(signal.SIGTERM, keep=True)
+        self._copy("data", "backup")
+        self.start()
+
+    def restore(self) -> None:
+        """Put the copy in place of the data, as a restored backup would be."""
+        self.stop(signal.SIGKILL, keep=True)
+        self._copy("backup", "data")
+        self.start()
+
+    def _copy(self, source: str, target: str) -> None:
+        shutil.rmtree(self._home / target, ignore_errors=True)
+        subprocess.run(["cp", "-a", self._home / source, self._home / target], check=True)
+
+    def new_database(self) -> str:
+        """Create an empty database and return its name."""
+        self._databases += 1
+        name = f"test_{self._databases}"
+        self.execute("mysql", f"CREATE DATABASE {name}")
+        return name
+
+    def drop_database(self, name: str) -> None:
+        """Drop a database."""
+        self.execute("mysql", f"DROP DATABASE {name}")
+
+    def execute(
+        self, database: str, *statements: str, parameters: Sequence[Any] | None = None
+    ) -> list[tuple[Any, ...]]:
+        """Run statements in a database, each in a transaction of its own; the rows of the last.
+
+        :param database: name of the database
+        :param statements: the statements
+        :param parameters: of the last statement
+        """
+        with closing(self._connect(USER, PASSWORD, database)) as opened, opened.cursor() as cursor:
+            for at, statement in enumerate(statements, 1):
+                cursor.execute(statement, parameters if at == len(statements) else None)
+            return list(cursor.fetchall())
+
+    def open(self, database: str) -> pymysql.connections.Connection[Any]:
+        """Open a session of the tests' own, outside of any transaction."""
+        return self._connect(USER, PASSWORD, database)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+
+    def _connect(
+        self, user: str, password: str, database: str, *, socket: bool = False
+    ) -> pymysql.connections.Connection[Any]:
+        import pymysql
+
+        place = {"unix_socket": str(self.socket)} if socket else {"host": "127.0.0.1", "port": self.port}
+        return pymysql.connect(
+            user=user, password=password, database=database, autocommit=True, charset="utf8mb4", **place
+        )
+
+    def _credentials(self) -> dict[str, object]:
+        if self._user is None:
+            return {}
+        return {"user": self._user.pw_uid, "group": self._user.pw_gid, "extra_groups": []}
+
+    def _initialise(self) -> None:
+        self._directory = Path(tempfile.mkdtemp(prefix="ckpt-mariadb-", dir=self._parent))
+        self.port = free_port()
+        if self._user is not None:
+            os.chown(self._directory, self._user.pw_uid, self._user.pw_gid)
+        own = {"port": str(self.port), "socket": str(self.socket), "pid-file": str(self._directory / "pid")}
+        lines = {"datadir": str(self._directory / "data"), "tmpdir": str(self._directory), **own, **self._settings}
+        configuration = "[mysqld]\n" + "".join(f"{name} = {value}\n" for name, value in lines.items())
+        (self._directory / "my.cnf").write_text(configuration)
+        subprocess.run(
+            [
+                binary("mariadb-install-db"),
+                f"--defaults-file={self._directory / 'my.cnf'}",
+                "--skip-test-db",
+                "--auth-root-authentication-method=normal",
+            ],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=self._directory,
+            **self._credentials(),  # type: ignore[call-overload]
+        )
+
+    def _wait(self, seconds: float = 60.0) -> None:
+        import pymysql
+
+        assert self._process is not None
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                self._connect("root", "", "mysql", socket=True).close()
+                return
+            except pymysql.err.OperationalError:
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    raise RuntimeError(f"MariaDB did not start:\n{self.log}") from None
+                time.sleep(0.03)
+
+
+def main() -> None:
+    """Serve until standard input ends."""
+    with MariaDbServer() as server, suppress(KeyboardInterrupt):
+        print(f"mysql://{USER}:{PASSWORD}@127.0.0.1:{server.port}/{server.new_database()}", flush=True)
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()
