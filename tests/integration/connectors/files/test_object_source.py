@@ -99,6 +99,17 @@ class TestDiscovery:
         assert [file.path for file in inbox.plan().files] == [inbox.url(f"00{n}") for n in (5001, 6001, 6002)]
         assert proxy.count("GET", "list-type") <= 2
 
+    def test_a_store_that_lists_from_its_first_key_gives_nothing_twice(
+        self, store: ObjectStoreServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        inbox = Inbox(store, names_grow=True)
+        _fill(inbox, range(1200))
+        inbox.plan()
+        listed = obstore.list
+        monkeypatch.setattr(obstore, "list", lambda *args, offset, **options: listed(*args, **options))
+
+        assert not inbox.plan().files
+
     def test_waves_of_a_run_do_not_list_everything_again(self, store: ObjectStoreServer, proxy: HttpProxy) -> None:
         inbox = Inbox(store, port=proxy.port)
         _fill(inbox, range(4000))
