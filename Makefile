@@ -88,13 +88,13 @@ format: setup ## Let ruff put the code in order
 	@$(PY) -m ruff check --fix .
 	@$(PY) -m ruff format .
 
-chaos: setup postgres java kafka ## Strike 1,000 times at all pairs of connectors and kill 20 runs, in at most 90 minutes; writes build/chaos/summary.json
+chaos: setup postgres java kafka stores ## Strike 1,000 times at all pairs of connectors and kill 20 runs, in at most 90 minutes; writes build/chaos/summary.json
 	@$(PY) -m tests.chaos.chaos
 
 soak: setup postgres java ## 2,000 runs of ten pipelines on standing drivers, with kills of runs, workers and drivers; nothing is lost, doubled or grows; writes build/soak/summary.json
 	@$(PY) -m tests.chaos.soak
 
-formal: setup postgres java ## Prove it: the core searched, the protocol by TLC, mutants; writes build/formal/summary.json
+formal: setup postgres java stores ## Prove it: the core searched, the protocol by TLC, mutants; writes build/formal/summary.json
 	@$(PY) -m tests.formal
 
 ledger-storm: setup postgres ## Random commands, SIGKILLs and stale epochs on one ledger; writes build/storm/summary.json
@@ -103,7 +103,7 @@ ledger-storm: setup postgres ## Random commands, SIGKILLs and stale epochs on on
 compat: setup postgres java jdbc ## Part of the suite on other versions of Airflow, PySpark and Python; ENVIRONMENTS="oldest newest" and SMALL=1 choose; writes build/compat/summary.json
 	@$(PY) -m tests.compat $(if $(SMALL),--small) $(ENVIRONMENTS)
 
-try: setup postgres mariadb java kafka redis browser ## Proofs, storms and benchmarks in small, so that none stops working unseen
+try: setup postgres mariadb java kafka redis browser stores ## Proofs, storms and benchmarks in small, so that none stops working unseen
 	@tests/services/jars.sh spark-kafka
 	@$(PY) -m tests.small
 
