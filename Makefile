@@ -8,7 +8,7 @@ PY := .venv/bin/python
 TEST_FILES := $(shell [ -w /dev/shm ] && [ "$$(df --output=avail /dev/shm | tail -n 1)" -gt 12000000 ] && ! findmnt -no OPTIONS /dev/shm | grep -q noexec && echo /dev/shm || echo "$${TMPDIR:-/tmp}")
 PYTEST := PYTHONDONTWRITEBYTECODE= TMPDIR=$(TEST_FILES) $(PY) -m pytest
 
-.PHONY: help setup java classes postgres mariadb kafka redis jdbc browser stores demo test test-fast test-unit test-integration test-system test-airflow test-page screenshots lint format chaos soak formal ledger-storm try compat bench-pg bench-kafka bench-files bench-isolation bench-airflow bench-peers bench-ledger bench-page bench-many ui docs package lock clean
+.PHONY: help setup java classes postgres mariadb kafka redis jdbc browser stores demo test test-fast test-unit test-integration test-system test-airflow test-page screenshots lint format chaos soak formal ledger-storm try compat bench-pg bench-mysql bench-kafka bench-files bench-isolation bench-airflow bench-peers bench-ledger bench-page bench-many ui docs package lock clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "  make %-18s %s\n", $$1, $$2 }'
@@ -88,7 +88,7 @@ format: setup ## Let ruff put the code in order
 	@$(PY) -m ruff check --fix .
 	@$(PY) -m ruff format .
 
-chaos: setup postgres java kafka stores ## Strike 1,000 times at all pairs of connectors and kill 20 runs, in at most 90 minutes; writes build/chaos/summary.json
+chaos: setup postgres mariadb java kafka stores ## Strike 1,000 times at all pairs of connectors and kill 20 runs, in at most 90 minutes; writes build/chaos/summary.json
 	@$(PY) -m tests.chaos.chaos
 
 soak: setup postgres java ## 2,000 runs of ten pipelines on standing drivers, with kills of runs, workers and drivers; nothing is lost, doubled or grows; writes build/soak/summary.json
@@ -109,6 +109,9 @@ try: setup postgres mariadb java kafka redis browser stores ## Proofs, storms an
 
 bench-pg: setup postgres java ## A million rows PostgreSQL to PostgreSQL against psql and Spark JDBC; writes build/bench/pg_to_pg.json
 	@$(PY) -m tests.benchmarks.pg_to_pg
+
+bench-mysql: setup mariadb postgres java ## A million rows MariaDB to MariaDB against mariadb-dump and Spark JDBC; writes build/bench/mysql.json
+	@$(PY) -m tests.benchmarks.mariadb
 
 bench-kafka: setup postgres java kafka ## A million messages Kafka to Kafka, exactly once, against Spark's own connector; writes build/bench/kafka_to_kafka.json
 	@tests/services/jars.sh spark-kafka

@@ -24,6 +24,7 @@ TARGETS = (
     "chaos",
     "soak",
     "bench-pg",
+    "bench-mysql",
     "bench-kafka",
     "bench-files",
     "bench-isolation",

@@ -79,7 +79,7 @@ SINKS: Mapping[str, Mapping[str, str]] = {
     "sql": {
         "copy": f"{_SQL}::test_every_row_of_postgresql_once_then_what_is_new_and_nothing_without_spark",
         "bad row": f"{_SQL}::test_what_transform_and_target_refuse_becomes_dead_letters_and_is_replayed",
-        "crash": f"{_CONNECTORS}/sql/test_sink.py::TestLostConnections",
+        "crash": f"{_CHAOS}[postgres-mariadb]",
         "fence": f"{_CONNECTORS}/sql/test_sink.py::TestFence",
     },
 }

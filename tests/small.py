@@ -19,6 +19,7 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "soak": ("tests.chaos.soak", "--runs", "20"),
     "ledger-storm": ("tests.chaos.ledger_storm", "--commands", "400", "--processes", "3"),
     "bench-pg": ("tests.benchmarks.pg_to_pg", "--rounds", "1", "--rows", "20000"),
+    "bench-mysql": ("tests.benchmarks.mariadb", "--rounds", "1", "--rows", "20000"),
     "bench-kafka": ("tests.benchmarks.kafka_to_kafka", "--rounds", "1", "--messages", "20000"),
     "bench-files": ("tests.benchmarks.files", "--rounds", "1"),
     "bench-isolation": ("tests.benchmarks.isolation", "--rounds", "1", "--rows", "20000"),

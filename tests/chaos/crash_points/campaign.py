@@ -165,7 +165,7 @@ class Campaign:
             "by_pair": {str(pair): _of_pair(reports, pair) for pair in self._plan.pairs},
             "driver_kills": kinds[Kind.DRIVER],
             "worker_kills": kinds[Kind.WORKER] + kinds[Kind.DAEMON],
-            "connections": kinds[Kind.RESET] + kinds[Kind.SESSION],
+            "connections": kinds[Kind.RESET] + kinds[Kind.SESSION] + kinds[Kind.ANSWER],
             "servers": kinds[Kind.PAUSE] + kinds[Kind.SERVER],
             "by_kind": {kind.value: kinds[kind] for kind in Kind},
             "trials": len(reports),

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.replication.actions import accept_sink
-from tests.chaos.crash_points import backups
+from tests.chaos.crash_points import backups, sinks
 from tests.chaos.crash_points.pairs import Pair
 from tests.chaos.crash_points.records import Fate, Record, draw, of_fate, places
 from tests.chaos.crash_points.run_spec import RunSpec
 from tests.chaos.crash_points.servers import Servers
 from tests.chaos.crash_points.sinks import SINKS, Sink
-from tests.chaos.crash_points.sources import SOURCES, Source, Table
+from tests.chaos.crash_points.sources import SOURCES, Source, SqliteTable, Table
 from tests.services.tables import execute
 
 if TYPE_CHECKING:
@@ -61,8 +61,11 @@ _OF_SINK: Mapping[str, frozenset[Disturbance]] = {
     "delta": frozenset({Disturbance.SINK_SET_BACK}),
     "iceberg": frozenset({Disturbance.SINK_SET_BACK}),
     "kafka": frozenset(),
+    "mariadb": frozenset({Disturbance.TARGET_EMPTIED}),
 }
-_OF_SOURCE: Mapping[str, frozenset[Disturbance]] = {"postgres": frozenset({Disturbance.POSITIONS_REUSED})}
+_OF_SOURCE: Mapping[str, frozenset[Disturbance]] = dict.fromkeys(
+    ("postgres", "sqlite"), frozenset({Disturbance.POSITIONS_REUSED})
+)
 _SINK_ARCHIVES: Mapping[str, Callable[[Servers, str], backups.Archive]] = {
     "postgres": backups.of_table,
     "delta": backups.of_delta,
@@ -205,14 +208,15 @@ class DisturbedRun:
         }[self._disturbance]
 
     def _empty(self) -> None:
-        execute(self._servers.dsn, f'TRUNCATE "{self._name}-out"')
+        assert isinstance(self._sink, sinks.Table | sinks.MariaDbTable)
+        self._sink.empty()
 
     def _replace(self) -> None:
         self._sink.remove()
         self._sink = type(self._sink)(self._servers, self._name, copied=False)
 
     def _reuse(self) -> None:
-        assert isinstance(self._source, Table)
+        assert isinstance(self._source, Table | SqliteTable)
         self._records += self._source.begin_again(self._rng.randint(1, _RECORDS))
 
     def _swallow(self) -> None:

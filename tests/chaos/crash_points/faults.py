@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from tests.chaos.crash_points.servers import Server, Servers
 from tests.services.processes import Role, below, kill
-from tests.services.proxy import Proxy
+from tests.services.proxy import Break, Proxy
 from tests.services.tables import execute
 
 if TYPE_CHECKING:
@@ -27,6 +28,10 @@ _END_ONE = """
     WHERE application_name LIKE 'ckpt%' ORDER BY random() LIMIT 1
 """
 
+_MARIADB_SESSIONS = """
+    SELECT id FROM information_schema.processlist WHERE db = %s AND id <> CONNECTION_ID()
+"""
+
 
 class Kind(StrEnum):
     """The kind of a crash point."""
@@ -36,11 +41,20 @@ class Kind(StrEnum):
     DAEMON = "worker daemon killed"
     RESET = "connections reset"
     SESSION = "session ended by the server"
+    ANSWER = "answer of a commit lost"
     PAUSE = "server paused"
     SERVER = "server killed"
 
 
-_SHARES = {Kind.WORKER: 18, Kind.DAEMON: 3, Kind.RESET: 45, Kind.SESSION: 14, Kind.PAUSE: 16, Kind.SERVER: 4}
+_SHARES = {
+    Kind.WORKER: 18,
+    Kind.DAEMON: 3,
+    Kind.RESET: 38,
+    Kind.SESSION: 14,
+    Kind.ANSWER: 7,
+    Kind.PAUSE: 16,
+    Kind.SERVER: 4,
+}
 """Weight with which each is drawn in a warm session; drivers are killed by plan."""
 
 _IDLE = 2.0
@@ -50,6 +64,11 @@ _JOB = 0.2
 """Seconds into a job at which its processes are killed, at most."""
 
 _GLANCE = 0.005
+_COMMIT = 1.0
+"""Seconds that a commit is waited for, to lose its answer."""
+
+_OTHERS = 0.5
+"""Share of strikes at a server that hit MariaDB, where a trial uses it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +108,7 @@ class FaultInjector:
             Kind.DAEMON: lambda: self._kill([Role.DAEMON, Role.WORKER]),
             Kind.RESET: self._reset,
             Kind.SESSION: self._end_session,
+            Kind.ANSWER: self._lose_answer,
             Kind.PAUSE: self._pause,
             Kind.SERVER: self._crash,
         }
@@ -124,9 +144,28 @@ class FaultInjector:
         number = proxy.reset()
         return f"{number} to the {name}" if number else None
 
+    def _lose_answer(self) -> str | None:
+        """Reset the next connection that commits, once the server has committed, so that its client does not know."""
+        found = [(name, proxy) for name, proxy in self._proxies() if proxy is not self._servers.stream]
+        name, proxy = self._rng.choice(found)
+        sprung = proxy.trap(b"COMMIT", how=Break.AFTER).wait(_COMMIT)
+        proxy.calm()
+        return name if sprung else None
+
     def _end_session(self) -> str | None:
+        if Server.MARIADB in self._used and self._rng.random() < _OTHERS:
+            return self._end_mariadb_session()
         found = execute(self._servers.postgres.dsn, _END_ONE)
         return str(found[0][0]) if found else None
+
+    def _end_mariadb_session(self) -> str | None:
+        server, shop = self._servers.mariadb, self._servers.shop
+        found = [row[0] for row in server.execute(shop, _MARIADB_SESSIONS, parameters=[shop])]
+        if not found:
+            return None
+        with suppress(Exception):  # it may have ended meanwhile
+            server.execute(shop, f"KILL {self._rng.choice(found)}")
+        return "MariaDB"
 
     def _pause(self) -> str | None:
         seconds = self._rng.uniform(0.05, _LONGEST_PAUSE)
@@ -142,6 +181,9 @@ class FaultInjector:
         return f"{name}, {seconds:.2f} s" if number else None
 
     def _crash(self) -> str:
+        if Server.MARIADB in self._used and self._rng.random() < _OTHERS:
+            self._servers.crash_mariadb()
+            return "MariaDB"
         if Server.KAFKA in self._used and self._rng.random() < 0.5:
             self._servers.crash_kafka()
             return "broker"
@@ -150,6 +192,16 @@ class FaultInjector:
 
     def _proxies(self) -> Sequence[tuple[str, Proxy]]:
         servers = self._servers
-        wanted = {"ledger": True, "database": Server.POSTGRES in self._used, "broker": Server.KAFKA in self._used}
-        proxies = {"ledger": servers.books, "database": servers.rows, "broker": servers.stream}
+        wanted = {
+            "ledger": True,
+            "database": Server.POSTGRES in self._used,
+            "broker": Server.KAFKA in self._used,
+            "MariaDB": Server.MARIADB in self._used,
+        }
+        proxies = {
+            "ledger": servers.books,
+            "database": servers.rows,
+            "broker": servers.stream,
+            "MariaDB": servers.sales,
+        }
         return [(name, proxies[name]) for name, used in wanted.items() if used]

@@ -35,4 +35,6 @@ PAIRS: Sequence[Pair] = (
     Pair("kafka", "postgres"),
     Pair("postgres", "postgres", copies=True),
     Pair("postgres", "kafka"),
+    Pair("postgres", "mariadb"),
+    Pair("sqlite", "postgres"),
 )

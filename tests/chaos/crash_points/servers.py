@@ -1,9 +1,10 @@
-"""The servers that runs use: a PostgreSQL server and a Kafka broker, and proxies between them and the runs."""
+"""The servers that runs use: PostgreSQL, MariaDB and a Kafka broker, and proxies between them and the runs."""
 
 from __future__ import annotations
 
 import signal
-from contextlib import ExitStack
+import sqlite3
+from contextlib import ExitStack, closing
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
@@ -12,11 +13,12 @@ from typing import Self
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.ledger.store import migrate
 from tests.services.kafka import KafkaBroker
+from tests.services.mariadb import MariaDbServer
 from tests.services.postgres import PostgresServer, sqlalchemy_url, through
 from tests.services.proxy import Proxy
 from tests.services.replication import connection_to
 
-DATABASE, STREAM, LAKE = "database", "stream", "lake"
+DATABASE, STREAM, LAKE, SHOP, FILE = "database", "stream", "lake", "shop", "file"
 """The ids of the connections."""
 
 _IMPATIENT = {
@@ -36,6 +38,7 @@ class Server(StrEnum):
 
     POSTGRES = "postgres"
     KAFKA = "kafka"
+    MARIADB = "mariadb"
 
 
 class Servers:
@@ -53,11 +56,16 @@ class Servers:
     def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._open as stack:
-            self.rows, self.books, self.stream = (stack.enter_context(Proxy()) for _ in range(3))
+            self.rows, self.books, self.stream, self.sales = (stack.enter_context(Proxy()) for _ in range(4))
             self.postgres = stack.enter_context(PostgresServer(_CARELESS, in_memory=True))
             for proxy in (self.rows, self.books):
                 proxy.lead_to(self.postgres.port)
             self.kafka = stack.enter_context(KafkaBroker(proxy=self.stream))
+            self.mariadb = stack.enter_context(MariaDbServer(in_memory=True))
+            self.sales.lead_to(self.mariadb.port)
+            self.shop = self.mariadb.new_database()
+            with closing(sqlite3.connect(self.file)) as opened:
+                opened.execute("PRAGMA journal_mode = WAL")
             self.dsn = self.postgres.new_database()
             ledger = self.postgres.new_database()
             migrate.upgrade(sqlalchemy_url(ledger))
@@ -67,6 +75,11 @@ class Servers:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._open.close()
+
+    @property
+    def file(self) -> Path:
+        """The SQLite file of all source tables."""
+        return self.folder / "source.sqlite"
 
     @property
     def lake(self) -> dict[str, str]:
@@ -82,11 +95,13 @@ class Servers:
             DATABASE: connection_to(through(self.rows, self.dsn), DATABASE),
             STREAM: Connection(STREAM, "kafka", extra=extra),
             LAKE: Connection(LAKE, "generic", extra=self.lake),
+            SHOP: self.mariadb.connection(self.shop, SHOP, port=self.sales.port),
+            FILE: Connection(FILE, "sqlite", host=str(self.file)),
         }
 
     def calm(self) -> None:
         """End all faults of the proxies, so that connections work again."""
-        for proxy in (self.rows, self.books, self.stream):
+        for proxy in (self.rows, self.books, self.stream, self.sales):
             proxy.calm()
 
     def crash_postgres(self) -> None:
@@ -98,3 +113,8 @@ class Servers:
         """Kill the broker as in a crash, and start it again."""
         self.kafka.kill()
         self.kafka.start()
+
+    def crash_mariadb(self) -> None:
+        """Kill the server as in a crash, and start it again."""
+        self.mariadb.stop(signal.SIGKILL, keep=True)
+        self.mariadb.start()

@@ -12,7 +12,7 @@ from pyarrow.parquet import ParquetFile
 
 from airflow_provider_ckpt.connectors.kafka.receipts import receipts_topic
 from tests.chaos.crash_points.records import PER_BATCH, id_in
-from tests.chaos.crash_points.servers import DATABASE, LAKE, STREAM, Server, Servers
+from tests.chaos.crash_points.servers import DATABASE, LAKE, SHOP, STREAM, Server, Servers
 from tests.chaos.crash_points.sources import TOO_LARGE
 from tests.integration.connectors.kafka.kafka_sink_support import Stored, stored
 from tests.services.delta import read_delta
@@ -130,8 +130,54 @@ class Table:
         query = "SELECT value FROM ckpt_sink_dead_letter WHERE pipeline = %s"
         return [id_in(bytes(value)) for (value,) in execute(self._dsn, query, parameters=[self._pipeline])]
 
+    def empty(self) -> None:
+        """Truncate the table."""
+        execute(self._dsn, f"TRUNCATE {self._table}")
+
     def remove(self) -> None:
         execute(self._dsn, f"DROP TABLE {self._table}")
+
+
+class MariaDbTable:
+    """A table of MariaDB without a key, so that a duplicate would show; each row takes half a millisecond longer."""
+
+    ordered = False
+    server: Server | None = Server.MARIADB
+
+    def __init__(self, servers: Servers, name: str, *, copied: bool) -> None:
+        self._server = servers.mariadb
+        self._database = servers.shop
+        self._pipeline = name
+        self._table = f"{name}-out"
+        self._server.execute(
+            self._database,
+            f"CREATE TABLE `{self._table}` "
+            "(id bigint NOT NULL, part int NOT NULL, kind int NOT NULL CHECK (kind <> 0))",
+            f"CREATE TRIGGER `{name}-slow` BEFORE INSERT ON `{self._table}` FOR EACH ROW DO SLEEP(0.0005)",
+        )
+
+    def declare(self) -> dict[str, Any]:
+        return {"sink": {"type": "sql", "connection": SHOP, "table": self._table}}
+
+    def progress(self) -> int:
+        query = "SELECT COUNT(*) FROM ckpt_sink_receipt WHERE pipeline = %s"
+        return int(self._server.execute(self._database, query, parameters=[self._pipeline])[0][0])
+
+    def rows(self) -> list[Place]:
+        found = self._server.execute(self._database, f"SELECT part, id FROM `{self._table}`")
+        return [(part, number) for part, number in found]
+
+    def dead_letters(self) -> list[int]:
+        query = "SELECT value FROM ckpt_sink_dead_letter WHERE pipeline = %s"
+        found = self._server.execute(self._database, query, parameters=[self._pipeline])
+        return [id_in(value) for (value,) in found]
+
+    def empty(self) -> None:
+        """Truncate the table."""
+        self._server.execute(self._database, f"TRUNCATE `{self._table}`")
+
+    def remove(self) -> None:
+        self._server.execute(self._database, f"DROP TABLE `{self._table}`")
 
 
 class Delta:
@@ -196,4 +242,10 @@ class Iceberg:
         shutil.rmtree(self._place, ignore_errors=True)
 
 
-SINKS: Mapping[str, type[Sink]] = {"delta": Delta, "iceberg": Iceberg, "kafka": Topic, "postgres": Table}
+SINKS: Mapping[str, type[Sink]] = {
+    "delta": Delta,
+    "iceberg": Iceberg,
+    "kafka": Topic,
+    "mariadb": MariaDbTable,
+    "postgres": Table,
+}

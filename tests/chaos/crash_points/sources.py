@@ -1,13 +1,15 @@
-"""Sources of the trials: files, a topic, a table. Each is made for one trial and removed after it."""
+"""Sources of the trials: files, a topic, tables. Each is made for one trial and removed after it."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from typing import Any, Protocol
 
 from tests.chaos.crash_points.records import SCHEMA, Fate, Record
-from tests.chaos.crash_points.servers import DATABASE, STREAM, Server, Servers
+from tests.chaos.crash_points.servers import DATABASE, FILE, STREAM, Server, Servers
 from tests.integration.connectors.kafka.kafka_support import producer
 from tests.services.tables import execute
 
@@ -141,4 +143,49 @@ class Table:
         execute(self._dsn, f"DROP TABLE {self._table}")
 
 
-SOURCES: Mapping[str, type[Source]] = {"files": Files, "kafka": Topic, "postgres": Table}
+class SqliteTable:
+    """A table of a SQLite file, read by its id."""
+
+    parts = 1
+    server: Server | None = None
+
+    def __init__(self, servers: Servers, name: str, *, copied: bool) -> None:
+        self._file = servers.file
+        self._table = f"{name}-in"
+        with self._open() as opened:
+            opened.execute(
+                f'CREATE TABLE "{self._table}" '
+                "(id INTEGER PRIMARY KEY AUTOINCREMENT, part INTEGER NOT NULL, kind INTEGER NOT NULL)"
+            )
+
+    def fill(self, records: Sequence[Record]) -> None:
+        rows = [(record.id, record.part, int(record.fate)) for record in records]
+        with self._open() as opened:
+            opened.executemany(f'INSERT INTO "{self._table}" VALUES (?, ?, ?)', rows)
+
+    def begin_again(self, count: int) -> list[Record]:
+        """Empty the table, restart its numbering, and insert records that it numbers from 1 again.
+
+        :returns: the new records
+        """
+        records = [Record(number, 0, Fate.DELIVERED) for number in range(1, count + 1)]
+        with self._open() as opened:
+            opened.execute(f'DELETE FROM "{self._table}"')
+            opened.execute("DELETE FROM sqlite_sequence WHERE name = ?", (self._table,))
+            opened.executemany(f'INSERT INTO "{self._table}" (part, kind) VALUES (?, ?)', [(0, 1)] * count)
+        return records
+
+    def declare(self) -> dict[str, Any]:
+        return {"source": {"type": "sql", "connection": FILE, "table": self._table, "cursor": "id"}, "transform": {}}
+
+    def remove(self) -> None:
+        with self._open() as opened:
+            opened.execute(f'DROP TABLE "{self._table}"')
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        with closing(sqlite3.connect(self._file, timeout=60)) as opened, opened:
+            yield opened
+
+
+SOURCES: Mapping[str, type[Source]] = {"files": Files, "kafka": Topic, "postgres": Table, "sqlite": SqliteTable}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.chaos.crash_points.disturbances import Disturbance, DisturbedRun, disturbances
+from tests.chaos.crash_points.disturbances import RESENT, Disturbance, DisturbedRun, disturbances
 from tests.chaos.crash_points.pairs import PAIRS, Pair
 from tests.chaos.crash_points.servers import Servers
 
@@ -14,7 +14,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CASES = [
-    (pair, disturbance) for pair in PAIRS if pair.source in ("files", pair.sink) for disturbance in disturbances(pair)
+    (pair, disturbance)
+    for pair in PAIRS
+    for disturbance in disturbances(pair)
+    if pair.source in ("files", pair.sink)
+    or (pair.sink == "mariadb" and disturbance in RESENT)
+    or (pair.source == "sqlite" and disturbance is Disturbance.POSITIONS_REUSED)
 ]
 """Each disturbance on each sink, and each source; ``make chaos`` plays them on all pairs."""
 
