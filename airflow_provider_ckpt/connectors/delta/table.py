@@ -43,21 +43,6 @@ def options(path: Location) -> dict[str, str] | None:
     return None if found is None else dict(found)
 
 
-def refresh(table: DeltaTable, path: Location) -> DeltaTable | None:
-    """Update an open table to its newest version; if that fails, open the table again. Return None if it is gone.
-
-    :param table: the open table
-    :param path: directory of the table
-    """
-    from deltalake.exceptions import DeltaError
-
-    try:
-        table.update_incremental()
-    except (DeltaError, OSError):
-        return load(path)
-    return table
-
-
 def create(path: Location, schema: pa.Schema, transactions: Mapping[str, int]) -> None:
     """Create an empty Delta table, unless there is a table already.
 

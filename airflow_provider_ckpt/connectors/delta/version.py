@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.delta import restore_check
@@ -33,17 +34,17 @@ class DeltaVersion(TableVersion):
         self.table = table
         self._adds_columns = adds_columns
 
-    @property
+    @cached_property
     def head(self) -> int | None:
         """Number of the newest receipt node, from the table's ``txn`` action; it survives the clean-up of the log."""
         return self.table.transaction_version(self.layout.receipts_app) if self.table is not None else None
 
-    @property
+    @cached_property
     def committed_epoch(self) -> int:
         """Highest fenced epoch in the table's log, 0 if none."""
         return (self.table.transaction_version(self.layout.epoch_app) or 0) if self.table is not None else 0
 
-    @property
+    @cached_property
     def epoch(self) -> int:
         """Highest epoch fenced so far, from the table's log and from the fence files.
 

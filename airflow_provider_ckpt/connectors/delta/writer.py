@@ -2,6 +2,9 @@
 
 ``two_phase/writer.py`` has all that does not depend on the format. A VACUUM of the table removes files that were never
 committed.
+
+A lane opens the table once, at its first batch, and ends with the wave. Until then only a newer run that raises the
+fence can change the receipts and the epoch that the lane has read, and the commit of the wave detects that.
 """
 
 from __future__ import annotations
@@ -27,7 +30,6 @@ from airflow_provider_ckpt.core.wave import BatchTask
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from deltalake import DeltaTable
 
 
 class DeltaWriter(TableWriter[DeltaVersion]):
@@ -42,12 +44,12 @@ class DeltaWriter(TableWriter[DeltaVersion]):
         super().__init__(pipeline, context)
         path = open_location(pipeline.sink.place, "sink.path", connection)
         self._layout = DeltaLayout(path, context.ledger, context.pipeline)
-        self._table: DeltaTable | None = None
+        self._version: DeltaVersion | None = None
 
     def _open_version(self) -> DeltaVersion:
-        path = self._layout.table
-        self._table = delta_table.load(path) if self._table is None else delta_table.refresh(self._table, path)
-        return DeltaVersion(self._layout, self._table)
+        if self._version is None:
+            self._version = DeltaVersion(self._layout, delta_table.load(self._layout.table))
+        return self._version
 
     def _convert_rows(self, rows: pa.Table, version: DeltaVersion) -> pa.Table:
         rows = to_delta(rows)

@@ -62,6 +62,9 @@ _OF_SINK: Mapping[str, frozenset[Disturbance]] = {
     "iceberg": frozenset({Disturbance.SINK_SET_BACK}),
     "kafka": frozenset(),
     "mariadb": frozenset({Disturbance.TARGET_EMPTIED}),
+    "delta_in_s3": frozenset(),
+    "files_in_s3": frozenset(),
+    "iceberg_in_s3": frozenset(),
 }
 _OF_SOURCE: Mapping[str, frozenset[Disturbance]] = dict.fromkeys(
     ("postgres", "sqlite"), frozenset({Disturbance.POSITIONS_REUSED})

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from tests.chaos.crash_points.servers import Server, Servers
+from tests.services.http_proxy import Fault, Rule
 from tests.services.processes import Role, below, kill
 from tests.services.proxy import Break, Proxy
 from tests.services.tables import execute
@@ -44,6 +45,7 @@ class Kind(StrEnum):
     ANSWER = "answer of a commit lost"
     PAUSE = "server paused"
     SERVER = "server killed"
+    REQUEST = "request to the store failed"
 
 
 _SHARES = {
@@ -54,8 +56,11 @@ _SHARES = {
     Kind.ANSWER: 7,
     Kind.PAUSE: 16,
     Kind.SERVER: 4,
+    Kind.REQUEST: 60,
 }
-"""Weight with which each is drawn in a warm session; drivers are killed by plan."""
+"""Weight with which each is drawn in a warm session; drivers are killed by plan, requests fail if a store is used."""
+
+_FAULTS = (Fault.ERROR, Fault.SLOW_DOWN, Fault.CUT, Fault.LOST, Fault.LOST, Fault.LOST_ERROR, Fault.SLOW)
 
 _IDLE = 2.0
 """Seconds that Spark is waited for to be at work, since its processes are to be killed at it."""
@@ -111,11 +116,14 @@ class FaultInjector:
             Kind.ANSWER: self._lose_answer,
             Kind.PAUSE: self._pause,
             Kind.SERVER: self._crash,
+            Kind.REQUEST: self._fail_request,
         }
+        if Server.STORE not in used:
+            del self._steps[Kind.REQUEST]
 
     def strike(self) -> tuple[Kind, str | None]:
         """Inject one fault and return it; None if there was nothing to hit."""
-        kind = self._rng.choices(list(_SHARES), list(_SHARES.values()))[0]
+        kind = self._rng.choices(list(self._steps), [_SHARES[kind] for kind in self._steps])[0]
         return kind, self._steps[kind]()
 
     def _kill(self, roles: Sequence[Role]) -> str | None:
@@ -169,6 +177,11 @@ class FaultInjector:
 
     def _pause(self) -> str | None:
         seconds = self._rng.uniform(0.05, _LONGEST_PAUSE)
+        if Server.STORE in self._used and self._rng.random() < 0.5:
+            self._servers.store.pause()
+            time.sleep(seconds)
+            self._servers.store.resume()
+            return f"store, {seconds:.2f} s"
         name, proxy = self._rng.choice(self._proxies())
         if proxy is self._servers.stream:
             self._servers.kafka.pause()
@@ -187,8 +200,18 @@ class FaultInjector:
         if Server.KAFKA in self._used and self._rng.random() < 0.5:
             self._servers.crash_kafka()
             return "broker"
+        if Server.STORE in self._used and self._rng.random() < 0.5:
+            self._servers.crash_store()
+            return "store"
         self._servers.crash_postgres()
         return "PostgreSQL"
+
+    def _fail_request(self) -> str | None:
+        """Let the next requests of a kind fail: refused, not answered, or answered late; the store may have done them."""
+        fault, method = self._rng.choice(_FAULTS), self._rng.choice(("PUT", "PUT", "GET", ".*"))
+        rule = Rule(fault, method=method, times=self._rng.randint(1, 3), seconds=self._rng.uniform(0.1, _LONGEST_PAUSE))
+        self._servers.requests.fail(rule)
+        return f"{fault} of {method}" if rule.sprung.wait(_IDLE) else None
 
     def _proxies(self) -> Sequence[tuple[str, Proxy]]:
         servers = self._servers

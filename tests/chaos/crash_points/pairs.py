@@ -37,4 +37,7 @@ PAIRS: Sequence[Pair] = (
     Pair("postgres", "kafka"),
     Pair("postgres", "mariadb"),
     Pair("sqlite", "postgres"),
+    Pair("postgres", "delta_in_s3"),
+    Pair("files_in_s3", "iceberg_in_s3"),
+    Pair("kafka", "files_in_s3"),
 )

@@ -1,10 +1,11 @@
-"""The servers that runs use: PostgreSQL, MariaDB and a Kafka broker, and proxies between them and the runs."""
+"""The servers that runs use: PostgreSQL, MariaDB, Kafka and an S3 store, and proxies between them and the runs."""
 
 from __future__ import annotations
 
 import signal
 import sqlite3
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
@@ -12,13 +13,16 @@ from typing import Self
 
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.ledger.store import migrate
+from tests.services.http_proxy import HttpProxy
 from tests.services.kafka import KafkaBroker
 from tests.services.mariadb import MariaDbServer
 from tests.services.postgres import PostgresServer, sqlalchemy_url, through
 from tests.services.proxy import Proxy
 from tests.services.replication import connection_to
+from tests.services.s3 import VersityGateway
 
 DATABASE, STREAM, LAKE, SHOP, FILE = "database", "stream", "lake", "shop", "file"
+STORE, STORED_LAKE = "store", "stored_lake"
 """The ids of the connections."""
 
 _IMPATIENT = {
@@ -39,6 +43,7 @@ class Server(StrEnum):
     POSTGRES = "postgres"
     KAFKA = "kafka"
     MARIADB = "mariadb"
+    STORE = "store"
 
 
 class Servers:
@@ -66,6 +71,8 @@ class Servers:
             self.shop = self.mariadb.new_database()
             with closing(sqlite3.connect(self.file)) as opened:
                 opened.execute("PRAGMA journal_mode = WAL")
+            self.store = stack.enter_context(VersityGateway())
+            self.requests = stack.enter_context(HttpProxy(self.store.client_port))
             self.dsn = self.postgres.new_database()
             ledger = self.postgres.new_database()
             migrate.upgrade(sqlalchemy_url(ledger))
@@ -88,6 +95,26 @@ class Servers:
         return {"type": "sql", "uri": through(self.rows, self.dsn), "warehouse": warehouse}
 
     @property
+    def stored_lake(self) -> dict[str, str]:
+        """The properties of an Iceberg catalog in the database, whose warehouse is in the store."""
+        return {**self.lake, "warehouse": self.store.url("warehouse"), **self._store_properties(self.requests.port)}
+
+    @property
+    def direct_stored_lake(self) -> dict[str, str]:
+        """The same catalog as a reader opens it, past the proxies."""
+        uri = sqlalchemy_url(self.dsn)
+        return {**self.stored_lake, "uri": uri, **self._store_properties(self.store.port)}
+
+    def _store_properties(self, port: int) -> dict[str, str]:
+        connection = self.store.connection(port)
+        return {
+            "s3.endpoint": connection.extra["endpoint_url"],
+            "s3.access-key-id": str(connection.login),
+            "s3.secret-access-key": str(connection.password),
+            "s3.region": connection.extra["region_name"],
+        }
+
+    @property
     def connections(self) -> dict[str, Connection]:
         """Return the connections in the form that runs get them."""
         extra = {"bootstrap.servers": self.kafka.bootstrap, **_IMPATIENT}
@@ -97,17 +124,25 @@ class Servers:
             LAKE: Connection(LAKE, "generic", extra=self.lake),
             SHOP: self.mariadb.connection(self.shop, SHOP, port=self.sales.port),
             FILE: Connection(FILE, "sqlite", host=str(self.file)),
+            STORE: replace(self.store.connection(self.requests.port), id=STORE),
+            STORED_LAKE: Connection(STORED_LAKE, "generic", extra=self.stored_lake),
         }
 
     def calm(self) -> None:
         """End all faults of the proxies, so that connections work again."""
         for proxy in (self.rows, self.books, self.stream, self.sales):
             proxy.calm()
+        self.requests.calm()
 
     def crash_postgres(self) -> None:
         """Kill the server as in a crash, and start it again."""
         self.postgres.stop(signal.SIGQUIT, keep=True)
         self.postgres.start()
+
+    def crash_store(self) -> None:
+        """Kill the store, and start it again; it has its objects in files."""
+        self.store.kill()
+        self.store.start()
 
     def crash_kafka(self) -> None:
         """Kill the broker as in a crash, and start it again."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -12,10 +13,11 @@ from pyarrow.parquet import ParquetFile
 
 from airflow_provider_ckpt.connectors.kafka.receipts import receipts_topic
 from tests.chaos.crash_points.records import PER_BATCH, id_in
-from tests.chaos.crash_points.servers import DATABASE, LAKE, SHOP, STREAM, Server, Servers
+from tests.chaos.crash_points.servers import DATABASE, LAKE, SHOP, STORE, STORED_LAKE, STREAM, Server, Servers
 from tests.chaos.crash_points.sources import TOO_LARGE
 from tests.integration.connectors.kafka.kafka_sink_support import Stored, stored
 from tests.services.delta import read_delta
+from tests.services.object_store import BUCKET
 from tests.services.postgres import sqlalchemy_url
 from tests.services.tables import execute, scalar
 
@@ -242,9 +244,101 @@ class Iceberg:
         shutil.rmtree(self._place, ignore_errors=True)
 
 
+class StoredDelta(Delta):
+    """A Delta table in an object store."""
+
+    server: Server | None = Server.STORE
+
+    def __init__(self, servers: Servers, name: str, *, copied: bool) -> None:
+        self._store = servers.store
+        self._prefix = f"{name}-out"
+        self._place = directory_of(servers, self._prefix)
+
+    def declare(self) -> dict[str, Any]:
+        return {"sink": {"type": "delta", "path": self._store.url(self._prefix), "connection": STORE}}
+
+    def remove(self) -> None:
+        self._store.clear(self._prefix)
+
+
+class StoredFiles:
+    """JSON lines in an object store; dead letters as with Delta."""
+
+    ordered = False
+    server: Server | None = Server.STORE
+
+    def __init__(self, servers: Servers, name: str, *, copied: bool) -> None:
+        self._store = servers.store
+        self._prefix = f"{name}-out"
+        self._place = directory_of(servers, self._prefix)
+
+    def declare(self) -> dict[str, Any]:
+        path = self._store.url(self._prefix)
+        return {"sink": {"type": "files", "format": "jsonl", "path": path, "connection": STORE}}
+
+    def progress(self) -> int:
+        return sum(1 for _ in self._place.rglob("ckpt-*.jsonl"))
+
+    def rows(self) -> list[Place]:
+        lines = [line for path in self._place.glob("ckpt-*.jsonl") for line in path.read_bytes().splitlines()]
+        return [(row["part"], row["id"]) for row in map(json.loads, lines)]
+
+    def dead_letters(self) -> None:
+        return None
+
+    def remove(self) -> None:
+        self._store.clear(self._prefix)
+
+
+class StoredIceberg:
+    """An Iceberg table whose catalog is in the database and whose files are in an object store."""
+
+    ordered = False
+    server: Server | None = Server.STORE
+
+    def __init__(self, servers: Servers, name: str, *, copied: bool) -> None:
+        self._servers = servers
+        self._table = f"chaos.{name.replace('-', '_')}"
+        self._place = directory_of(servers, f"warehouse/{self._table.replace('.', '/')}")
+
+    def declare(self) -> dict[str, Any]:
+        return {"sink": {"type": "iceberg", "connection": STORED_LAKE, "table": self._table}}
+
+    def progress(self) -> int:
+        return sum(1 for _ in self._place.rglob("*.parquet"))
+
+    def rows(self) -> list[Place]:
+        from pyiceberg.catalog import load_catalog
+
+        data = directory_of(self._servers, "").parent
+        with closing(load_catalog("default", **self._servers.direct_stored_lake)) as catalog:
+            tasks = catalog.load_table(self._table).scan().plan_files()
+            paths = [data / task.file.file_path.removeprefix("s3://") for task in tasks]
+        files = [ParquetFile(path).read(["part", "id"], use_threads=False).to_pylist() for path in paths]
+        return [(row["part"], row["id"]) for rows in files for row in rows]
+
+    def dead_letters(self) -> None:
+        return None
+
+    def remove(self) -> None:
+        from pyiceberg.catalog import load_catalog
+
+        with closing(load_catalog("default", **self._servers.direct_stored_lake)) as catalog:
+            catalog.drop_table(self._table)
+        self._servers.store.clear(f"warehouse/{self._table.replace('.', '/')}")
+
+
+def directory_of(servers: Servers, prefix: str) -> Path:
+    """Return the directory in which the store has the objects of a prefix."""
+    return servers.store.home / "data" / BUCKET / prefix
+
+
 SINKS: Mapping[str, type[Sink]] = {
     "delta": Delta,
+    "delta_in_s3": StoredDelta,
+    "files_in_s3": StoredFiles,
     "iceberg": Iceberg,
+    "iceberg_in_s3": StoredIceberg,
     "kafka": Topic,
     "mariadb": MariaDbTable,
     "postgres": Table,

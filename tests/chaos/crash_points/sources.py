@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 from typing import Any, Protocol
 
 from tests.chaos.crash_points.records import SCHEMA, Fate, Record
-from tests.chaos.crash_points.servers import DATABASE, FILE, STREAM, Server, Servers
+from tests.chaos.crash_points.servers import DATABASE, FILE, STORE, STREAM, Server, Servers
 from tests.integration.connectors.kafka.kafka_support import producer
 from tests.services.tables import execute
 
@@ -67,6 +67,34 @@ class Files:
 
     def remove(self) -> None:
         shutil.rmtree(self._place)
+
+
+class StoredFiles:
+    """JSON lines in five objects of a store."""
+
+    parts = 1
+    server: Server | None = Server.STORE
+
+    def __init__(self, servers: Servers, name: str, *, copied: bool) -> None:
+        assert not copied, "bytes have to be decoded"
+        self._store = servers.store
+        self._prefix = f"{name}-in"
+        self._files = 0
+
+    def fill(self, records: Sequence[Record]) -> None:
+        for number in range(5):
+            lines = [record.text() + b"\n" for record in records[number::5]]
+            self._store.put({f"{self._prefix}/{self._files}.jsonl": b"".join(lines)})
+            self._files += 1
+
+    def declare(self) -> dict[str, Any]:
+        return {
+            "source": {"type": "files", "path": self._store.url(self._prefix), "connection": STORE},
+            "transform": {"decode": "json", "schema": SCHEMA},
+        }
+
+    def remove(self) -> None:
+        self._store.clear(self._prefix)
 
 
 class Topic:
@@ -188,4 +216,10 @@ class SqliteTable:
             yield opened
 
 
-SOURCES: Mapping[str, type[Source]] = {"files": Files, "kafka": Topic, "postgres": Table, "sqlite": SqliteTable}
+SOURCES: Mapping[str, type[Source]] = {
+    "files": Files,
+    "files_in_s3": StoredFiles,
+    "kafka": Topic,
+    "postgres": Table,
+    "sqlite": SqliteTable,
+}
