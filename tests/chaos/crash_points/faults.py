@@ -207,7 +207,7 @@ class FaultInjector:
         return "PostgreSQL"
 
     def _fail_request(self) -> str | None:
-        """Let the next requests of a kind fail: refused, not answered, or answered late; the store may have done them."""
+        """Let the next requests of a kind fail: refused, unanswered or answered late; the store may have done them."""
         fault, method = self._rng.choice(_FAULTS), self._rng.choice(("PUT", "PUT", "GET", ".*"))
         rule = Rule(fault, method=method, times=self._rng.randint(1, 3), seconds=self._rng.uniform(0.1, _LONGEST_PAUSE))
         self._servers.requests.fail(rule)

@@ -231,11 +231,24 @@ def sql(extra: dict[str, Any]) -> None:
     assert ("ssl" in taken) == ("ssl_mode" in extra)
 
 
+def s3_policy(policy: dict[str, Any]) -> None:
+    """Every kind of request that the package sends is allowed, on the prefixes and nothing else."""
+    statements = policy["Statement"]
+    listing, objects = statements
+
+    assert {statement["Effect"] for statement in statements} == {"Allow"}
+    assert listing["Action"] == "s3:ListBucket"
+    assert set(objects["Action"]) == {"s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"}
+    bucket, prefixes = listing["Resource"], listing["Condition"]["StringLike"]["s3:prefix"]
+    assert objects["Resource"] == [f"{bucket}/{prefix}" for prefix in prefixes]
+
+
 READERS: dict[str, Callable[[dict[str, Any]], None]] = {
     "docs/kafka.rst": kafka,
     "docs/iceberg.rst": iceberg,
     "docs/jdbc.rst": jdbc,
     "docs/sql.rst": sql,
+    "docs/object-stores.rst": s3_policy,
 }
 
 

@@ -1,4 +1,8 @@
-"""Writing side of a files sink in an object store: stage each batch as one hidden object."""
+"""Writing side of a files sink in an object store: stage each batch as one hidden object.
+
+A lane reads the head object once, at its first batch, and ends with the wave. Until then only a newer run that raises
+the fence can change the receipts and the epoch, and the commit of the wave detects that.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +34,12 @@ class ObjectFilesWriter(TableWriter[ObjectFilesVersion]):
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
         super().__init__(pipeline, context)
         self._layout = ObjectLayout.of(pipeline, connection, context)
+        self._version: ObjectFilesVersion | None = None
 
     def _open_version(self) -> ObjectFilesVersion:
-        return ObjectFilesVersion(self._layout)
+        if self._version is None:
+            self._version = ObjectFilesVersion(self._layout)
+        return self._version
 
     def _convert_rows(self, rows: pa.Table, version: ObjectFilesVersion) -> pa.Table:  # noqa: ARG002
         return rows

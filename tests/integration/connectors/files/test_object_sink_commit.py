@@ -52,7 +52,12 @@ class Run:
         self.layout = ObjectLayout.of(self.pipeline, self.target.connection, context)
         self.sink = registry.open_sink(self.pipeline, self.target.connection, context)
         self.committer = cast("Committer", registry.open_committer(self.pipeline, self.target.connection, context))
-        self.writer = LaneWriter(registry.open_writer(self.pipeline, self.target.connection, context), originals)
+        self.context = context
+
+    @property
+    def writer(self) -> LaneWriter:
+        """A lane's writer, as each wave has new ones."""
+        return LaneWriter(registry.open_writer(self.pipeline, self.target.connection, self.context), originals)
 
     def fence(self) -> Run:
         """Take over."""
@@ -61,7 +66,8 @@ class Run:
 
     def stage(self, *seqs: int) -> list[Outcome]:
         """Stage whole batches, as a lane does."""
-        return [self.writer.deliver(task(seq), content(seq)) for seq in seqs]
+        writer = self.writer
+        return [writer.deliver(task(seq), content(seq)) for seq in seqs]
 
     def send(self, *seqs: int) -> list[Outcome]:
         """Stage and commit whole batches."""
