@@ -10,14 +10,20 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psycopg2
 import pytest
 
+from tests.integration.connectors.sql.sql_support import MariaDb, Sqlite
 from tests.services.airflow import DATABASE_MANAGER
+from tests.services.mariadb import MariaDbServer
+from tests.services.tables import execute
 from tests.services.warm_airflow import airflow_in
 
 _PIPELINE = """
@@ -184,3 +190,87 @@ def test_the_provider_is_taken_up_without_a_warning(tmp_path: Path) -> None:
     assert any(item["package_name"] == "airflow-provider-ckpt" for item in json.loads(listed.stdout))
     assert any(item["connection_type"] == "ckpt" for item in json.loads(hooks.stdout))
     assert "ckpt" not in listed.stderr + hooks.stderr
+
+
+_SQL_PIPELINES = """
+name: {name}
+source: {{type: {source}, connection: {from_}, table: sales, cursor: id, close_wait: 5s}}
+sink: {{type: {sink}, connection: {to}, table: sales}}
+delivery: exactly_once
+run:
+  conf: {{spark.eventLog.enabled: true, spark.eventLog.dir: "file://{data}/events"}}
+"""
+
+
+def test_databases_are_replicated_and_no_secret_is_left_anywhere(
+    shell: Shell, mariadb_server: MariaDbServer, postgres_database: str
+) -> None:
+    """PostgreSQL to MariaDB, then a SQLite file to PostgreSQL, with a bad row each."""
+    secret = "s3cret-0f-Mar1aDB"
+    shop, file = MariaDb(mariadb_server), Sqlite(shell.data)
+    shop.execute(
+        "CREATE TABLE sales (id int CHECK (id <> 3), what varchar(9))",
+        f"CREATE OR REPLACE USER clerk@'127.0.0.1' IDENTIFIED BY '{secret}'",
+        f"GRANT ALL ON {shop.name}.* TO clerk@'127.0.0.1'",
+    )
+    execute(
+        postgres_database,
+        "CREATE TABLE sales (id int PRIMARY KEY CHECK (id <> 7), what text)",
+        "INSERT INTO sales SELECT i, 'row ' || i FROM generate_series(1, 5) AS i",
+    )
+    file.execute(
+        "CREATE TABLE sales (id INTEGER PRIMARY KEY AUTOINCREMENT, what TEXT)",
+        "INSERT INTO sales VALUES (6, 'six'), (7, 'seven'), (8, 'eight')",
+    )
+    connections = {"shop": replace(shop.connection, login="clerk", password=secret), "file": file.connection}
+    for name, known in connections.items():
+        fields = {key: getattr(known, key) for key in ("host", "port", "login", "password", "schema")}
+        shell.env[f"AIRFLOW_CONN_{name.upper()}"] = json.dumps({"conn_type": known.type, **fields})
+    shell.env["AIRFLOW_CONN_WAREHOUSE"] = postgres_database.replace("postgresql://", "postgres://")
+    (shell.data / "events").mkdir()
+    for name, source, from_, sink, to in (
+        ("out", "postgres", "warehouse", "sql", "shop"),
+        ("back", "sql", "file", "postgres", "warehouse"),
+    ):
+        text = _SQL_PIPELINES.format(name=name, source=source, from_=from_, sink=sink, to=to, data=shell.data)
+        (shell.data / f"{name}.yaml").write_text(text)
+    shell.json("db", "migrate")
+    said: list[str] = []
+    with watching_command_lines(secret) as seen:
+        for name in ("out", "back"):
+            done = shell.airflow("ckpt", "run", f"{name}.yaml", "-o", "json")
+            assert done.returncode == 0, done.stderr
+            said += [done.stdout, done.stderr]
+
+    counts = [json.loads(text)["records"] for text in said[::2]]
+    assert [(found["read"], found["delivered"], found["dead_lettered"]) for found in counts] == [(5, 4, 1), (3, 2, 1)]
+    assert shop.execute("SELECT id, what FROM sales ORDER BY id") == [(n, f"row {n}") for n in (1, 2, 4, 5)]
+    assert execute(postgres_database, "SELECT id FROM sales ORDER BY id") == [(n,) for n in (1, 2, 3, 4, 5, 6, 8)]
+    left = [path for folder in (shell.data, shell.home) for path in folder.rglob("*") if path.is_file()]
+    assert any("events" in path.parts for path in left)
+    assert [path for path in left if secret.encode() in path.read_bytes()] == []
+    assert secret not in "".join(said)
+    assert secret not in str(shop.execute("SELECT * FROM ckpt_sink_dead_letter"))
+    assert seen == []
+
+
+@contextmanager
+def watching_command_lines(secret: str) -> Iterator[list[str]]:
+    """Collect the command lines of this machine in which a secret is seen meanwhile."""
+    seen: list[str] = []
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(0.05):
+            for line in Path("/proc").glob("[0-9]*/cmdline"):
+                with suppress(OSError):
+                    text = line.read_bytes().decode(errors="replace")
+                    seen.extend([text] if secret in text else [])
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        ended.set()
+        thread.join()

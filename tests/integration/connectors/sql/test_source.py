@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -163,6 +163,24 @@ class TestClosedBound:
         harness.add(3)
 
         assert [batch.records for batch in plan(harness).batches] == []
+
+
+class TestEqualValues:
+    def batches(self, mariadb: MariaDb, values: Sequence[int], number: int) -> list[tuple[int | None, list[int]]]:
+        """The planned number of records, and the cursor values that are read, of each batch."""
+        harness = TableHarness(mariadb, "int NOT NULL")
+        mariadb.execute(f"INSERT INTO source VALUES {', '.join(f'({value}, 0)' for value in values)}")
+        with closing(harness.open()) as source:
+            ledger = Ledger(harness, source)
+            ledger.plan(number)
+            read = ledger.read(ledger.planned)
+        return [(batch.records, [at for at, _ in rows]) for batch, rows in zip(ledger.planned, read, strict=True)]
+
+    def test_rows_of_one_value_stay_together(self, mariadb: MariaDb) -> None:
+        assert self.batches(mariadb, [1, 2, 3, 3, 3, 4, 5], 3) == [(2, [1, 2]), (3, [3, 3, 3]), (2, [4, 5])]
+
+    def test_more_of_one_value_than_a_batch_holds_make_one_batch(self, mariadb: MariaDb) -> None:
+        assert self.batches(mariadb, [1, *[2] * 5, 3], 2) == [(1, [1]), (5, [2] * 5), (1, [3])]
 
 
 class TestLateNumbers:
