@@ -8,7 +8,7 @@ PY := .venv/bin/python
 TEST_FILES := $(shell [ -w /dev/shm ] && [ "$$(df --output=avail /dev/shm | tail -n 1)" -gt 12000000 ] && ! findmnt -no OPTIONS /dev/shm | grep -q noexec && echo /dev/shm || echo "$${TMPDIR:-/tmp}")
 PYTEST := PYTHONDONTWRITEBYTECODE= TMPDIR=$(TEST_FILES) $(PY) -m pytest
 
-.PHONY: help setup java classes postgres mariadb kafka redis jdbc browser stores demo test test-fast test-unit test-integration test-system test-airflow test-page screenshots lint format chaos soak formal ledger-storm try compat bench-pg bench-mysql bench-kafka bench-files bench-isolation bench-airflow bench-peers bench-ledger bench-page bench-many ui docs package lock clean
+.PHONY: help setup java classes postgres mariadb kafka redis jdbc browser stores demo test test-fast test-unit test-integration test-system test-airflow test-page screenshots lint format chaos soak formal ledger-storm try compat bench-pg bench-mysql bench-kafka bench-files bench-store bench-isolation bench-airflow bench-peers bench-ledger bench-page bench-many ui docs package lock clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "  make %-18s %s\n", $$1, $$2 }'
@@ -119,6 +119,9 @@ bench-kafka: setup postgres java kafka ## A million messages Kafka to Kafka, exa
 
 bench-files: setup java ## Many small batches against Structured Streaming, flights against Spark's JSON to Parquet; writes build/bench/files.json
 	@$(PY) -m tests.benchmarks.files
+
+bench-store: setup java stores ## Flights to Delta in an S3 store against a directory, requests, discovery; writes build/bench/store.json
+	@$(PY) -m tests.benchmarks.store
 
 bench-airflow: setup postgres java ## An empty run, cold and warm micro-runs under a real Airflow; writes build/bench/airflow.json
 	@$(PY) -m tests.benchmarks.airflow

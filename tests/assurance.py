@@ -27,6 +27,7 @@ TARGETS = (
     "bench-mysql",
     "bench-kafka",
     "bench-files",
+    "bench-store",
     "bench-isolation",
     "bench-airflow",
     "bench-peers",

@@ -22,6 +22,7 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "bench-mysql": ("tests.benchmarks.mariadb", "--rounds", "1", "--rows", "20000"),
     "bench-kafka": ("tests.benchmarks.kafka_to_kafka", "--rounds", "1", "--messages", "20000"),
     "bench-files": ("tests.benchmarks.files", "--rounds", "1"),
+    "bench-store": ("tests.benchmarks.store", "--rounds", "1", "--objects", "200"),
     "bench-isolation": ("tests.benchmarks.isolation", "--rounds", "1", "--rows", "20000"),
     "bench-ledger": ("tests.benchmarks.ledger", "--receipts", "20000"),
     "bench-peers": ("tests.benchmarks.peers", "--rounds", "0", "--rows", "20000", "--tables", "3"),

@@ -1,0 +1,190 @@
+"""JSON lines to a Delta table in an S3 store against one in a directory; requests; discovery of new objects.
+
+``python -m tests.benchmarks.store [--rounds 5] [--objects 100000]``. Both ways are complete runs, exactly once, on one
+warm Spark session, in turn, each into a fresh target. The store is versitygw on this machine, which keeps its objects
+in memory where there is room, as the directory is. Each way is checked by the number of rows that it has delivered.
+
+- All flights of 2013, from objects into a table in the same store, and from files into a table in a directory.
+- Requests for each batch of 1,000 rows: those of a run of 40 batches less those of a run of 20.
+- Discovery: 100 new objects among 100,000, by the planning of a pipeline that has seen the others.
+
+Writes ``build/bench/store.json``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.ledger.ledger import Ledger
+from airflow_provider_ckpt.ledger.store import migrate
+from tests.assurance import is_whole
+from tests.benchmarks.files import SCHEMA, YEAR
+from tests.benchmarks.rounds import Rounds, publish, say
+from tests.services.http_proxy import HttpProxy
+from tests.services.object_store import BUCKET
+from tests.services.replication import Replication
+from tests.services.s3 import VersityGateway
+from tests.services.spark import local_session
+from tests.system import flights
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RESULT = Path("build/bench/store.json")
+LANES = 2
+NEW = 100
+STORE = "lake"
+_ROWS = 1_000
+
+
+@dataclass
+class Bench:
+    """The session, the store, the directories, and what was measured."""
+
+    spark: SparkSession
+    home: Path
+    ledger: Ledger
+    store: VersityGateway
+    rounds: Rounds = field(default_factory=Rounds)
+    _numbers: count[int] = field(default_factory=lambda: count(1))
+
+    @property
+    def data(self) -> Path:
+        """Directory in which the store has the bucket's objects."""
+        return self.store.home / "data" / BUCKET
+
+    def make(self) -> None:
+        """Write the flights, as files and as objects."""
+        flights.write_months(flights.load(), self.home / YEAR)
+        self.store.put({f"{YEAR}/{path.name}": path.read_bytes() for path in sorted((self.home / YEAR).iterdir())})
+
+    def round(self) -> None:
+        """Measure both ways once."""
+        self.rounds.time("directory", partial(self._flights, str(self.home / YEAR), str(self.home / "target")))
+        shutil.rmtree(self.home / "target")
+        self.rounds.time("store", partial(self._flights, self.store.url(YEAR), self.store.url("target")))
+        self.store.clear("target")
+
+    def requests(self) -> float:
+        """Return the requests to the store for each batch."""
+        with HttpProxy(self.store.client_port) as proxy:
+            few, many = (self._requests(proxy, batches) for batches in (20, 40))
+        return round((many - few) / 20, 2)
+
+    def discovery(self, objects: int) -> dict[str, float]:
+        """Return the seconds of planning new objects among others, by whether their names are known to grow."""
+        found = {}
+        for way, grows in (("whole_listing", False), ("names_grow", True)):
+            prefix = f"many-{way}"
+            self._write_objects(prefix, range(objects))
+            document = self._document(self.store.url(prefix), self.store.url(f"{prefix}-out"), "id bigint")
+            document["source"]["names_grow"] = grows
+            run = self._replication(document, None)
+            run.run()
+            self._write_objects(prefix, range(objects, objects + NEW))
+            started = time.monotonic()
+            summary = run.run()
+            found[way] = round(time.monotonic() - started, 2)
+            if summary.records.delivered != NEW:
+                raise RuntimeError(f"{way}: {summary.records}")
+        return found
+
+    def result(self, rounds: int, objects: int) -> dict[str, Any]:
+        """Medians, what they say of each other, requests and discovery."""
+        seconds = self.rounds.medians
+        return {
+            "seconds": seconds,
+            "ratios": {"vs_directory": round(seconds["store"] / seconds["directory"], 3)},
+            "requests_per_batch": self.requests(),
+            "discovery_seconds": self.discovery(objects),
+            "objects": objects,
+            "new_objects": NEW,
+            "rows": flights.FLIGHTS,
+            "lanes": LANES,
+            **self.rounds.details(rounds),
+        }
+
+    def _flights(self, source: str, target: str) -> None:
+        summary = self._replication(self._document(source, target, SCHEMA[YEAR]), None).run()
+        if summary.records.delivered != flights.FLIGHTS:
+            raise RuntimeError(f"{target}: {summary.records}")
+        self.rounds.note("store" if "://" in target else "directory", summary.steps)
+
+    def _requests(self, proxy: HttpProxy, batches: int) -> int:
+        prefix = f"batches-{batches}"
+        lines = (f'{{"id": {number}}}\n' for number in range(batches * _ROWS))
+        self.store.put({f"{prefix}/0.jsonl": "".join(lines).encode()})
+        document = self._document(self.store.url(prefix), self.store.url(f"{prefix}-out"), "id bigint")
+        document["commit_strategy"] = {"commit_interval": _ROWS}
+        proxy.calm()
+        summary = self._replication(document, proxy.port).run()
+        if summary.batches != batches:
+            raise RuntimeError(f"{summary.batches} batches, not {batches}")
+        return proxy.count()
+
+    def _document(self, source: str, target: str, schema: str) -> dict[str, Any]:
+        connection = {"connection": STORE} if "://" in source else {}
+        return {
+            "name": f"bench-{next(self._numbers)}",
+            "source": {"type": "files", "path": source, **connection},
+            "transform": {"decode": "json", "schema": schema},
+            "sink": {"type": "delta", "path": target, **connection},
+            "delivery": "exactly_once",
+        }
+
+    def _replication(self, document: dict[str, Any], port: int | None) -> Replication:
+        return Replication(self.spark, self.ledger, "", document, {STORE: self.store.connection(port)})
+
+    def _write_objects(self, prefix: str, numbers: range) -> None:
+        """Write objects of one record each, as files, since the store would take minutes for so many."""
+        directory = self.data / prefix
+        directory.mkdir(exist_ok=True)
+        for number in numbers:
+            (directory / f"{number:08d}.jsonl").write_text(f'{{"id": {number}}}\n')
+
+
+def run(rounds: int, objects: int) -> dict[str, Any]:
+    """Measure.
+
+    :param rounds: counted rounds
+    :param objects: objects that discovery has seen before
+    """
+    spark = local_session(cores=LANES)
+    try:
+        with tempfile.TemporaryDirectory(prefix="ckpt-bench-") as name, VersityGateway() as store:
+            url = f"sqlite:///{name}/ckpt.db"
+            migrate.upgrade(url, create=True)
+            with Ledger.open(url) as ledger:
+                bench = Bench(spark, Path(name), ledger, store)
+                say("writing files")
+                bench.make()
+                bench.rounds.each(rounds, bench.round)
+                return bench.result(rounds, objects)
+    finally:
+        spark.stop()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.store", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5, help="counted rounds (default: 5)")
+    parser.add_argument("--objects", type=int, default=100_000, help="objects for discovery (default: 100000)")
+    options = parser.parse_args(arguments)
+    target = "bench-store" if is_whole(parser, options) else ""
+    shown = ("seconds", "ratios", "requests_per_batch", "discovery_seconds", "objects", "rounds")
+    publish(run(options.rounds, options.objects), RESULT, shown, target=target)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
