@@ -58,7 +58,7 @@ class ObjectFilesSink:
         """Raise an error if the prefix is not writable, has other objects, or the store ignores conditions."""
         prefix = self._layout.prefix
         prefix.check_writable("sink.path")
-        names = list(prefix.names())
+        names = self._names_to_check()
         log = [name for name in names if name == "_delta_log"]
         foreign = log + sorted(name for name in names if not name.startswith(("_", ".", DATA_PREFIX)))
         if foreign:
@@ -73,6 +73,19 @@ class ObjectFilesSink:
                 f"sink.format: {prefix} holds objects of another format, such as {other[0]}.",
                 hint="Keep the format, or name another prefix.",
             )
+
+    def _names_to_check(self) -> Sequence[str]:
+        """Return the names of all objects before the first fence, later those of the newest commit alone.
+
+        A prefix that this sink has written to for long may have too many objects to list them in each run.
+        """
+        version = ObjectFilesVersion(self._layout)
+        if version.epoch == 0:
+            return list(self._layout.prefix.names())
+        try:
+            return [entry.file for entry in self._receipts.newest(version.head) if entry.file is not None]
+        except ReceiptsUnreadableError:
+            return []  # reported with the claims
 
     def create_bookkeeping(self) -> None:
         """Create nothing: the first fence creates the objects for it; see :meth:`Sink.create_bookkeeping`."""
