@@ -181,7 +181,7 @@ def test_a_table_of_files_has_its_letters_elsewhere_too(
 ) -> None:
     dsn = postgres_server.new_database()
     place = Place({"sink": "postgres", "connection": ARCHIVE}, {ARCHIVE: connection_to(dsn, ARCHIVE)}, int)
-    elsewhere = at(orders, place, sink={"type": "delta", "path": str(tmp_path / "table")})
+    elsewhere = at(orders, place, sink={"type": "delta", "path": str(tmp_path / "table"), "table": None})
 
     summary = elsewhere.run()
 

@@ -181,7 +181,7 @@ FILE_REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
         {"source": {"path": "{here}/nosuch/*.jsonl"}},
         "there is no directory {here}/nosuch",
     ),
-    "another kind of place": ({"source": {"path": "s3://bucket/in"}}, "s3:// locations are not supported"),
+    "another kind of place": ({"source": {"path": "ftp://bucket/in"}}, "ftp:// locations are not supported"),
     "target is a file": ({"sink": {"path": "{here}/file"}}, "{here}/file is a file, not a directory"),
     "target is under a file": ({"sink": {"path": "{here}/file/table"}}, "{here}/file is a file, not a directory"),
     "target holds other things": ({"sink": {"path": "{here}/other"}}, "is not a Delta table and holds other files"),
