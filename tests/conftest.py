@@ -34,10 +34,18 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 
 
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[PostgresServer]:
+def running_postgres() -> list[PostgresServer]:
+    """The PostgreSQL server of the session, once a test has asked for it."""
+    return []
+
+
+@pytest.fixture(scope="session")
+def postgres_server(running_postgres: list[PostgresServer]) -> Iterator[PostgresServer]:
     """A PostgreSQL server for the whole session."""
     with PostgresServer(in_memory=True) as server:
+        running_postgres.append(server)
         yield server
+        running_postgres.clear()
 
 
 @pytest.fixture

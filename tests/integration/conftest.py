@@ -12,6 +12,7 @@ from tests.chaos.crash_points.driver_process import PRELOADED
 from tests.chaos.crash_points.servers import Servers
 from tests.formal.traces import complaints, recording
 from tests.services.jdbc import H2Server, drivers
+from tests.services.postgres import PostgresServer
 from tests.services.spark import local_session
 from tests.services.spark_connect import SparkConnectServer
 
@@ -41,11 +42,19 @@ def h2() -> Iterator[H2Server]:
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     """A PostgreSQL server and a Kafka broker behind proxies, to be killed and paused at will."""
     with Servers(tmp_path_factory.mktemp("servers")) as servers:
         yield servers
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _databases_of_the_module(running_postgres: list[PostgresServer]) -> Iterator[None]:
+    """Drop the databases that the module's tests have made: those of all modules together take gigabytes of memory."""
+    yield
+    for server in running_postgres:
+        server.drop_databases()
 
 
 @pytest.fixture(autouse=True)

@@ -31,8 +31,8 @@ _DYING_WITH_US = ("setpriv", "--pdeathsig", "KILL")
 _SETTINGS = {
     "bind-address": "127.0.0.1",
     "character-set-server": "utf8mb4",
-    "innodb-buffer-pool-size": "256M",
-    "innodb-log-file-size": "256M",
+    "innodb-buffer-pool-size": "64M",
+    "innodb-log-file-size": "32M",
     "innodb-flush-log-at-trx-commit": "1",
     "local-infile": "1",
     "skip-name-resolve": "1",

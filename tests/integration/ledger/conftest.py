@@ -38,7 +38,7 @@ def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def migrated_database(postgres_server: PostgresServer) -> str:
     """A PostgreSQL ledger that tests use in turn."""
-    url = postgres_server.new_database()
+    url = postgres_server.new_database(kept=True)
     migrate.upgrade(url)
     return url
 
