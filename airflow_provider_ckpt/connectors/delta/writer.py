@@ -24,6 +24,7 @@ from airflow_provider_ckpt.connectors.storage.location import Location
 from airflow_provider_ckpt.connectors.storage.open_location import open_location
 from airflow_provider_ckpt.connectors.two_phase.column_types import misfit_error
 from airflow_provider_ckpt.connectors.two_phase.layout import new_file_prefix
+from airflow_provider_ckpt.connectors.two_phase.parquet_file import write_parquet
 from airflow_provider_ckpt.connectors.two_phase.writer import TableWriter, WrittenFiles, null_errors
 from airflow_provider_ckpt.core.errors import ErrorInfo
 from airflow_provider_ckpt.core.wave import BatchTask
@@ -67,21 +68,16 @@ class DeltaWriter(TableWriter[DeltaVersion]):
         return null_errors(rows, delta_table.required_columns(version.table)) if version.table is not None else {}
 
     def _write(self, task: BatchTask, rows: pa.Table, version: DeltaVersion, written: list[Location]) -> WrittenFiles:
-        import pyarrow.parquet as pq
-
         schema = encode_schema(rows.schema)
         if not rows.num_rows:
             return WrittenFiles(schema=schema)
         path = version.layout.table / f"{new_file_prefix(task.key, task.attempt, self._context.epoch)}.parquet"
         written.append(path)
-        footer: list[pq.FileMetaData] = []
-        with path.create() as file:
-            pq.write_table(rows, file, compression="zstd", store_schema=False, metadata_collector=footer)
-            size = file.tell()
+        footer, size = write_parquet(path, rows)
         described = {
             "path": path.name,
             "size": size,
             "modified": int(time.time() * 1000),
-            "stats": statistics(footer[0], rows.schema),
+            "stats": statistics(footer, rows.schema),
         }
         return WrittenFiles(path.name, [described], schema)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER
 from airflow_provider_ckpt.connectors.storage.location import Location
+from airflow_provider_ckpt.connectors.two_phase.parquet_file import write_parquet
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -90,22 +91,11 @@ def write_file(path: Location, rows: pa.Table, schema: Schema, properties: Mappi
     :param properties: properties of the table, which configure the statistics
     :raises IoError: if the file system or object store fails
     """
-    import pyarrow.parquet as pq
     from pyiceberg.io.pyarrow import schema_to_pyarrow
 
     target = schema_to_pyarrow(schema)
-    footer: list[pq.FileMetaData] = []
-    with path.create() as file:
-        pq.write_table(
-            rows.cast(target),
-            file,
-            compression="zstd",
-            store_schema=False,
-            store_decimal_as_integer=True,
-            metadata_collector=footer,
-        )
-        size = file.tell()
-    found = _statistics(footer[0], schema, properties)
+    footer, size = write_parquet(path, rows.cast(target), store_decimal_as_integer=True)
+    found = _statistics(footer, schema, properties)
     for name in _BOUNDS:
         found[name] = {key: base64.b64encode(value).decode() for key, value in found[name].items()}
     return {"size": size, "statistics": found}

@@ -83,7 +83,7 @@ class LocalLocation(Location):
         """Open a new file for writing, and flush it to the disk at the end; see :meth:`.Location.create`."""
         try:
             filesystem.make_directory(self.path.parent)
-            with self.path.open("xb") as file:
+            with self.path.open("x+b") as file:
                 try:
                     yield file
                     file.flush()

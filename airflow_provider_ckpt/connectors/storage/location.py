@@ -68,7 +68,7 @@ class Location(ABC):
 
     @abstractmethod
     def create(self) -> AbstractContextManager[IO[bytes]]:
-        """Open a new file for writing; it exists, as a whole, when the context ends without an exception."""
+        """Open a new file for writing and reading; it exists, as a whole, once the context ends without an error."""
 
     @abstractmethod
     def remove(self) -> None:
