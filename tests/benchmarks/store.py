@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -31,7 +32,6 @@ from tests.assurance import is_whole
 from tests.benchmarks.files import SCHEMA, YEAR
 from tests.benchmarks.rounds import Rounds, publish, say
 from tests.services.http_proxy import HttpProxy
-from tests.services.object_store import BUCKET
 from tests.services.replication import Replication
 from tests.services.s3 import VersityGateway
 from tests.services.spark import local_session
@@ -45,6 +45,7 @@ LANES = 2
 NEW = 100
 STORE = "lake"
 _ROWS = 1_000
+_WRITERS = 8
 
 
 @dataclass
@@ -57,11 +58,6 @@ class Bench:
     store: VersityGateway
     rounds: Rounds = field(default_factory=Rounds)
     _numbers: count[int] = field(default_factory=lambda: count(1))
-
-    @property
-    def data(self) -> Path:
-        """Directory in which the store has the bucket's objects."""
-        return self.store.home / "data" / BUCKET
 
     def make(self) -> None:
         """Write the flights, as files and as objects."""
@@ -146,11 +142,13 @@ class Bench:
         return Replication(self.spark, self.ledger, "", document, {STORE: self.store.connection(port)})
 
     def _write_objects(self, prefix: str, numbers: range) -> None:
-        """Write objects of one record each, as files, since the store would take minutes for so many."""
-        directory = self.data / prefix
-        directory.mkdir(exist_ok=True)
-        for number in numbers:
-            (directory / f"{number:08d}.jsonl").write_text(f'{{"id": {number}}}\n')
+        """Write objects of one record each."""
+        with ThreadPoolExecutor(_WRITERS) as pool:
+            parts = [numbers[first::_WRITERS] for first in range(_WRITERS)]
+            list(pool.map(partial(self._write_some, prefix), parts))
+
+    def _write_some(self, prefix: str, numbers: range) -> None:
+        self.store.put({f"{prefix}/{number:08d}.jsonl": b'{"id": %d}\n' % number for number in numbers})
 
 
 def run(rounds: int, objects: int) -> dict[str, Any]:
