@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.storage.object_store import ObjectLocation, status
+from airflow_provider_ckpt.connectors.storage.bucket import status
+from airflow_provider_ckpt.connectors.storage.object_store import ObjectLocation
 from airflow_provider_ckpt.core.errors import ConfigError, IoError
 
 if TYPE_CHECKING:

@@ -7,136 +7,23 @@ directories: a directory is a prefix, and is there as long as an object has that
 from __future__ import annotations
 
 import io
-import re
 import secrets
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, Any
 
-from airflow_provider_ckpt.connectors.storage.credentials import StoreOptions
+from airflow_provider_ckpt.connectors.storage.bucket import Bucket
 from airflow_provider_ckpt.connectors.storage.location import Location
-from airflow_provider_ckpt.core.errors import CkptError, ConfigError, IoError
+from airflow_provider_ckpt.core.errors import ConfigError, IoError
 
-if TYPE_CHECKING:
-    from obstore.store import ObjectStore
-
-_CLIENT = {"timeout": "60s", "connect_timeout": "5s"}
-_MAX_RETRIES = 8
-_RETRY_TIMEOUT = timedelta(seconds=60)
 _PUT_PAUSES = (0.1, 0.4, 1.6)
 """Seconds between the requests of one write whose connections break."""
-
-_SERVER_MESSAGE = re.compile(r"<Message>(.*?)</Message>")
 
 _PART_BYTES = 16 << 20
 """Size from which an object is put in several parts, in bytes; smaller ones take one request and leave no parts behind.
 """
-
-
-_STATUS = re.compile(r"status code: (\d+)")
-
-
-def status(error: Exception) -> int | None:
-    """Return the HTTP status with which a store answered, from the library's error; None if it did not answer.
-
-    For some requests, such as those that list, the class of the error does not tell.
-    """
-    found = _STATUS.search(str(error))
-    return int(found[1]) if found else None
-
-
-class Bucket:
-    """An open bucket (S3, Google) or container (Azure), shared by the locations in it.
-
-    :param scheme: ``s3``, ``gs`` or ``az``
-    :param name: name of the bucket or container
-    :param options: credentials and endpoint
-    """
-
-    def __init__(self, scheme: str, name: str, options: StoreOptions) -> None:
-        self.scheme = scheme
-        self.name = name
-        self._options = options
-        self._store: ObjectStore | None = None
-
-    def beside(self, name: str) -> Bucket:
-        """Return another bucket that is opened with the same options."""
-        return Bucket(self.scheme, name, self._options)
-
-    def is_same(self, other: Bucket) -> bool:
-        """Return whether another bucket is this one: the same name at the same endpoint, or in the same account."""
-        return (self.url, self._options.place) == (other.url, other._options.place)
-
-    @property
-    def url(self) -> str:
-        """The bucket's URL, such as ``s3://bucket``."""
-        return f"{self.scheme}://{self.name}"
-
-    @property
-    def storage_options(self) -> dict[str, str]:
-        """Options for the Delta library, including secrets."""
-        retry = {"max_retries": str(_MAX_RETRIES), "retry_timeout": f"{_RETRY_TIMEOUT.seconds}s"}
-        return {**self._options.options, **_CLIENT, **retry}
-
-    @property
-    def store(self) -> ObjectStore:
-        """The library's client, created at the first use.
-
-        :raises ConfigError: if the library is not installed, or the options are not valid
-        """
-        if self._store is None:
-            self._store = self._open()
-        return self._store
-
-    def error(self, error: Exception, operation: str) -> CkptError:
-        """Convert an error of the library, and remove secrets from its message.
-
-        :param error: the library's error
-        :param operation: the operation and its object, for the message, such as ``write s3://bucket/x``
-        """
-        from obstore import exceptions
-
-        text = " ".join(str(error).partition("\n\nDebug source:")[0].split())
-        said = _SERVER_MESSAGE.search(text)
-        text = (text.partition(": <")[0] + (f": {said[1]}" if said else "")).rstrip(".")
-        for secret in self._options.secrets:
-            text = text.replace(secret, "***")
-        message = f"cannot {operation}: {text or type(error).__name__}."
-        denied = isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError)
-        if denied or status(error) in (401, 403):
-            hint = "Correct the connection's credentials, or grant them access, then run again; nothing was lost."
-            return IoError(message, recoverable=False, is_outage=True, hint=hint)
-        return IoError(message, recoverable=True, is_outage=True)
-
-    def _open(self) -> ObjectStore:
-        try:
-            from obstore.exceptions import BaseError
-            from obstore.store import from_url
-        except ImportError:
-            raise ConfigError(
-                f"{self.url} needs the package obstore, which is not installed.",
-                hint="Install it on the worker and on the executors, by the extra object-store of this package.",
-            ) from None
-        config: dict[str, Any] = dict(self._options.options)
-        allow_http = config.pop("allow_http", None) is not None
-        if self.scheme == "s3":
-            config.setdefault("aws_checksum_algorithm", "sha256")
-        client: dict[str, Any] = {**_CLIENT, **({"allow_http": True} if allow_http else {})}
-        retry: Any = {"max_retries": _MAX_RETRIES, "retry_timeout": _RETRY_TIMEOUT}
-        try:
-            opened: ObjectStore = cast("Any", from_url)(
-                self.url, config=config, client_options=client, retry_config=retry
-            )
-        except (BaseError, ValueError) as error:
-            raise ConfigError(
-                f"{self.url} cannot be opened: {self.error(error, 'open it').message}",
-                hint="Correct the connection, or the environment's credentials.",
-            ) from None
-        return opened
-
 
 ObjectVersion = Mapping[str, str]
 """Version of an object's content, in the store's own terms."""

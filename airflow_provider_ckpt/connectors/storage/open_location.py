@@ -6,11 +6,12 @@ import re
 from urllib.parse import urlsplit
 
 from airflow_provider_ckpt.connectors.connection import Connection
+from airflow_provider_ckpt.connectors.storage.bucket import Bucket
 from airflow_provider_ckpt.connectors.storage.credentials import StoreOptions, store_options
 from airflow_provider_ckpt.connectors.storage.filesystem import local_path
 from airflow_provider_ckpt.connectors.storage.local import LocalLocation
 from airflow_provider_ckpt.connectors.storage.location import Location
-from airflow_provider_ckpt.connectors.storage.object_store import Bucket, ObjectLocation
+from airflow_provider_ckpt.connectors.storage.object_store import ObjectLocation
 from airflow_provider_ckpt.connectors.storage.schemes import SCHEMES, is_object_url
 from airflow_provider_ckpt.core.errors import ConfigError
 
