@@ -8,7 +8,7 @@ PY := .venv/bin/python
 TEST_FILES := $(shell [ -w /dev/shm ] && [ "$$(df --output=avail /dev/shm | tail -n 1)" -gt 12000000 ] && ! findmnt -no OPTIONS /dev/shm | grep -q noexec && echo /dev/shm || echo "$${TMPDIR:-/tmp}")
 PYTEST := PYTHONDONTWRITEBYTECODE= TMPDIR=$(TEST_FILES) $(PY) -m pytest
 
-.PHONY: help setup java classes postgres mariadb kafka redis jdbc browser stores demo test test-fast test-unit test-integration test-system test-airflow test-page screenshots lint format chaos soak formal ledger-storm try compat bench-pg bench-mysql bench-kafka bench-files bench-store bench-isolation bench-airflow bench-peers bench-ledger bench-page bench-many ui docs package lock clean
+.PHONY: help setup java classes postgres mariadb kafka redis jdbc browser stores demo test test-fast test-unit test-integration test-system test-airflow test-page screenshots lint format chaos soak formal ledger-storm try compat bench-pg bench-mysql bench-kafka bench-files bench-store bench-isolation bench-airflow bench-peers bench-ledger bench-page bench-many bench-database ui docs package lock clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "  make %-18s %s\n", $$1, $$2 }'
@@ -53,8 +53,9 @@ classes: setup java
 demo: setup java ## Replicate 336,776 flights under a real Airflow; writes build/demo/summary.json
 	@$(PY) -m tests.system.demo
 
+# With four processes, memory reached 19 of 24 GiB.
 test: lint classes postgres mariadb java kafka redis jdbc browser stores ## Lint, then every test: unit, integration, real Airflow, crashes
-	@$(PYTEST) --numprocesses 4 --dist loadfile --no-loadscope-reorder --durations 20
+	@$(PYTEST) --numprocesses 3 --dist loadfile --no-loadscope-reorder --durations 20
 
 test-fast: lint postgres mariadb java kafka jdbc ## Lint, unit tests, each connector once, a run by command and one by DAG: under 5 minutes
 	@$(PYTEST) -m fast --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 10
@@ -105,12 +106,14 @@ compat: setup postgres java jdbc ## Part of the suite on other versions of Airfl
 
 try: setup postgres mariadb java kafka redis browser stores ## Proofs, storms and benchmarks in small, so that none stops working unseen
 	@tests/services/jars.sh spark-kafka
+	@tests/services/jars.sh mariadb-jdbc
 	@$(PY) -m tests.small
 
 bench-pg: setup postgres java ## A million rows PostgreSQL to PostgreSQL against psql and Spark JDBC; writes build/bench/pg_to_pg.json
 	@$(PY) -m tests.benchmarks.pg_to_pg
 
 bench-mysql: setup mariadb postgres java ## A million rows MariaDB to MariaDB against mariadb-dump and Spark JDBC; writes build/bench/mysql.json
+	@tests/services/jars.sh mariadb-jdbc
 	@$(PY) -m tests.benchmarks.mariadb
 
 bench-kafka: setup postgres java kafka ## A million messages Kafka to Kafka, exactly once, against Spark's own connector; writes build/bench/kafka_to_kafka.json
@@ -134,6 +137,9 @@ bench-ledger: setup postgres ## Settlements a second, with 10,000 and 10,000,000
 
 bench-many: setup postgres java redis ## 300 files in a folder, 50 pipelines at once on each executor, 50 runs on one ledger; writes build/bench/many.json
 	@$(PY) -m tests.benchmarks.many
+
+bench-database: setup postgres java ## 1,000 tables of one declaration, by this package, Sling and dlt; writes build/bench/database.json
+	@$(PY) -m tests.benchmarks.database
 
 bench-page: setup postgres browser ## The page on a ledger of 300 pipelines and 10,000,000 receipts: answers, first paint, frames; writes build/bench/page.json
 	@$(PY) -m tests.benchmarks.page

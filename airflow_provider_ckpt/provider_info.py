@@ -145,6 +145,7 @@ def get_provider_info() -> dict[str, Any]:
                     f"{_PACKAGE}.operators.route",
                     f"{_PACKAGE}.operators.retry",
                     f"{_PACKAGE}.operators.outcomes",
+                    f"{_PACKAGE}.operators.database",
                     f"{_PACKAGE}.operators.recover",
                     f"{_PACKAGE}.operators.rewind",
                     f"{_PACKAGE}.operators.replay_dead_letters",

@@ -34,6 +34,7 @@ TARGETS = (
     "bench-ledger",
     "bench-many",
     "bench-page",
+    "bench-database",
 )
 """The make targets that leave a record."""
 

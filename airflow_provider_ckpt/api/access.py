@@ -2,7 +2,7 @@
 
 Seeing takes the right to see runs of one of these DAGs, acting the right to edit runs of all of them. DAGs that Airflow
 does not know count as none. A pipeline without any DAG is for administrators: those who may edit the ledger's
-connection.
+connection. Only they may delete what the ledger stores, which no later action brings back.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Access:
         return bool(get_auth_manager().is_authorized_connection(method="PUT", details=details, user=self.user))
 
     def load(self, dag_ids: Iterable[str]) -> None:
-        """Look up which of some DAGs Airflow knows, and their teams.
+        """Read from Airflow's database which of some DAGs it knows, and their teams; each DAG is read only once.
 
         :param dag_ids: ids of the DAGs
         """
@@ -111,6 +111,13 @@ class Access:
         if not dags:
             return self.is_administrator
         return all(self.may("GET", dag_id) and self.may("PUT", dag_id) for dag_id in dags)
+
+    def may_delete(self, tasks: Tasks) -> bool:
+        """Return whether the user may delete a pipeline or its old history: an administrator who may act on it.
+
+        :param tasks: the tasks that have planned the pipeline
+        """
+        return self.may_act(tasks) and self.is_administrator
 
 
 def _access(user: User) -> Access:

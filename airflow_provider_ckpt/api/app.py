@@ -40,7 +40,7 @@ _PROBLEMS = {
 
 
 def create_app() -> FastAPI:
-    """Create the application."""
+    """Return a new FastAPI application with the API of the page; each API request needs a signed-in user."""
     app = FastAPI(
         title="Replication",
         version=_VERSION,

@@ -14,7 +14,7 @@ from airflow_provider_ckpt.ledger.queries.line_batches import BatchPiece
 
 
 def partition_line(found: line.PartitionLine) -> PartitionLine:
-    """Return the model of a number line."""
+    """Return the API model of a partition's number line, from what the ledger query returned."""
     pieces = [*_receipt_pieces(found), *map(_batch_piece, found.batches)]
     blocked = found.blocked
     return PartitionLine(

@@ -34,7 +34,7 @@ _OF_SINK_OR_SOURCE = 502
 
 
 def add_problem_handlers(app: FastAPI) -> None:
-    """Have an app answer errors with problem details, and never with the text of an unexpected error."""
+    """Have an app respond to errors with problem details (RFC 9457), without the text of unexpected errors."""
     app.add_exception_handler(CkptError, _of_ckpt_error)
     app.add_exception_handler(HTTPException, _of_http_exception)
     app.add_exception_handler(RequestValidationError, _of_invalid_request)

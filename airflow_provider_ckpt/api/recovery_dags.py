@@ -14,7 +14,7 @@ from airflow_provider_ckpt.api.access import Access
 from airflow_provider_ckpt.api.models.actions import ActionWish, RecoveryForm
 
 _TAG = "ckpt"
-_FIELDS = ("partition", "to_position", "to_time")
+_FIELDS = ("partition", "to_position", "to_time", "ledger_id")
 _MAX_DAGS = 200
 
 

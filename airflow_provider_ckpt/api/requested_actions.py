@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import NoReturn
 
 from airflow_provider_ckpt.api.models.actions import ActionName, ActionWish
 from airflow_provider_ckpt.api.models.dead_letters import DeadLetterFilter
 from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchState
-from airflow_provider_ckpt.core.dead_letter_selection import Selection, select
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.replayable_dead_letters import Selection, select
 from airflow_provider_ckpt.ledger.queries.pages import BatchFilter
+from airflow_provider_ckpt.replication.actions import ledger_commands
 from airflow_provider_ckpt.replication.actions.carry_out_action import ActionContext
 from airflow_provider_ckpt.replication.actions.dead_letters import check_batches
 from airflow_provider_ckpt.replication.actions.parse_arguments import parse_batch_keys
@@ -22,7 +24,9 @@ from airflow_provider_ckpt.replication.setup import stored_pipeline
 MAX_BATCHES = 20_000
 """Maximum number of batches, and of ranges of dead letters, that one action names."""
 
-NEED_SOURCE_OR_SINK: frozenset[ActionName] = frozenset({"recover", "force_stop", "resend_to_sink", "keep_sink", "move"})
+NEED_SOURCE_OR_SINK: frozenset[ActionName] = frozenset(
+    {"recover", "force_stop", "resend_to_sink", "keep_sink", "move", "adopt", "accept_schema"}
+)
 """Actions that the API server does not carry out, because they need source or sink."""
 
 _TAKEN: Mapping[ActionName, frozenset[str]] = {
@@ -41,18 +45,25 @@ _TAKEN: Mapping[ActionName, frozenset[str]] = {
     "resend_to_sink": frozenset({"partition", "to_position"}),
     "keep_sink": frozenset(),
     "move": frozenset(),
+    "adopt": frozenset({"ledger_id"}),
+    "accept_schema": frozenset(),
+    "break_lease": frozenset(),
+    "collect_garbage": frozenset({"keep_days"}),
+    "delete_pipeline": frozenset(),
 }
 
 
 def check_fields(wish: ActionWish, pipeline: str) -> None:
-    """Check that a request names only what its kind of action takes.
+    """Refuse a request with a field that its kind of action does not take, or an ``adopt`` without the ledger's id.
 
-    :raises ConfigError: naming the fields that it does not take
+    :raises ConfigError: naming the fields that are not taken, or the one that is missing
     """
     defaults = ActionWish(kind=wish.kind)
     given = {name for name in ActionWish.model_fields if getattr(wish, name) != getattr(defaults, name)}
     if useless := sorted(given - _TAKEN[wish.kind]):
         raise ConfigError(f"{wish.kind} does not take {', '.join(useless)}.", pipeline=pipeline, hint="Leave it out.")
+    if wish.kind == "adopt" and wish.ledger_id is None:
+        raise ConfigError("name the ledger whose receipts to adopt.", pipeline=pipeline)
 
 
 def make_action(context: ActionContext, wish: ActionWish) -> Action | None:
@@ -126,6 +137,12 @@ def _replaces_by_key(context: ActionContext) -> bool:
     return stored_pipeline(context.ledger, context.pipeline, instead="the recovery DAG").sink.upserts
 
 
+def _collect_garbage(context: ActionContext, wish: ActionWish) -> Action | None:
+    if wish.keep_days is None:
+        raise ConfigError("say for how many days history is kept.", pipeline=context.pipeline)
+    return ledger_commands.collect_garbage(context, timedelta(days=wish.keep_days))
+
+
 _MAKERS: Mapping[ActionName, Callable[[ActionContext, ActionWish], Action | None]] = {
     "hold": _on_batches,
     "release": _on_batches,
@@ -134,4 +151,7 @@ _MAKERS: Mapping[ActionName, Callable[[ActionContext, ActionWish], Action | None
     "replay": _replay,
     "replay_dead_letters": _on_dead_letters,
     "discard_dead_letters": _on_dead_letters,
+    "break_lease": lambda context, _: ledger_commands.break_lease(context),
+    "collect_garbage": _collect_garbage,
+    "delete_pipeline": lambda context, _: ledger_commands.delete_pipeline(context),
 }

@@ -10,14 +10,9 @@ from typing import Any
 from airflow_provider_ckpt.api.access import Access
 from airflow_provider_ckpt.api.health import NEED_A_PERSON, judge
 from airflow_provider_ckpt.api.models.fields import Counts, RunLink, shorten
-from airflow_provider_ckpt.api.models.pipelines import (
-    EventRow,
-    LagPoint,
-    Lease,
-    PartitionRow,
-    PipelineRow,
-    StoredActionRow,
-)
+from airflow_provider_ckpt.api.models.pipelines import LagPoint, Lease, PartitionRow, PipelineRow, StoredActionRow
+from airflow_provider_ckpt.api.models.timeline import EventRow
+from airflow_provider_ckpt.config.database.pipeline_names import database_of_pipeline
 from airflow_provider_ckpt.core.batch_key import BatchKey, SideKind, side_kind
 from airflow_provider_ckpt.core.receipt import Counts as RecordCounts
 from airflow_provider_ckpt.core.task_lease_owner import dag_run_of, task_of
@@ -38,7 +33,7 @@ def run_link(owner: str | None) -> RunLink | None:
 
 
 def text(value: str | None) -> str | None:
-    """Return a text that others wrote with at most 2,000 characters; None for None."""
+    """Shorten a text that comes from users or other systems to 2,000 characters; None stays None."""
     return None if value is None else shorten(value, _TEXT_LENGTH)
 
 
@@ -72,6 +67,7 @@ def lease(found: PipelineOverview, at: datetime) -> Lease:
         run=run_link(found.owner),
         epoch=found.epoch,
         expires_at=found.expires_at,
+        renewed_at=found.renewed_at,
         seconds_left=round(left, 1),
     )
 
@@ -90,6 +86,7 @@ def pipeline_row(
     health, cause = judge(found, is_running=held.held)
     return PipelineRow(
         name=found.name,
+        database=database_of_pipeline(found.name),
         health=health,
         needs_me=health in NEED_A_PERSON,
         cause=cause,
@@ -108,6 +105,7 @@ def pipeline_row(
         lease=held,
         dags=access.visible_dags(found.tasks),
         may_act=access.may_act(found.tasks),
+        may_delete=access.may_delete(found.tasks),
     )
 
 
@@ -120,7 +118,7 @@ def lag_points(history: Sequence[lag_history.LagPoint]) -> list[LagPoint]:
 
 
 def partition_row(row: Mapping[str, Any]) -> PartitionRow:
-    """Return the model of a row of the table of partitions."""
+    """Return the API model of a partition, from its row in the ledger."""
     name = row["partition"]
     return PartitionRow(
         id=name,
@@ -150,7 +148,7 @@ def partition_kind(name: str) -> Any:
 
 
 def stored_action_row(row: Mapping[str, Any]) -> StoredActionRow:
-    """Return the model of a row of the table of stored actions."""
+    """Return the API model of a stored action, from its row in the ledger."""
     result = row["result"] or {}
     refused = result.get("refusal")
     state = "pending" if row["applied_at"] is None else "refused" if refused is not None else "applied"
@@ -167,7 +165,7 @@ def stored_action_row(row: Mapping[str, Any]) -> StoredActionRow:
 
 
 def event_row(row: Mapping[str, Any]) -> EventRow:
-    """Return the model of a row of the audit log."""
+    """Return the API model of an event of the audit log, from its row in the ledger."""
     detail = row["detail"]
     reason = detail.get("reason") if isinstance(detail, Mapping) else None
     key = None

@@ -19,7 +19,7 @@ def work_asset(
     *,
     at_least: int = 1,
     longest_wait: timedelta | float = timedelta(hours=1),
-    look_every: timedelta | float = timedelta(minutes=1),
+    check_every: timedelta | float = timedelta(minutes=1),
     ckpt_conn_id: str = DEFAULT_CONNECTION,
 ) -> Asset:
     """Return an asset that gets an event when the pipeline's lag is large enough, or records have waited long enough::
@@ -32,7 +32,7 @@ def work_asset(
         have run before
     :param at_least: number of new positions, over all source partitions, that is worth a run
     :param longest_wait: longest time (a timedelta, or seconds) that any new record waits for a run
-    :param look_every: time between checks (a timedelta, or seconds)
+    :param check_every: time between checks (a timedelta, or seconds)
     :param ckpt_conn_id: Airflow connection of the ledger
     """
     declaration = pipeline if isinstance(pipeline, str | dict) else pipeline.document()
@@ -41,7 +41,7 @@ def work_asset(
         pipeline=declaration,
         at_least=at_least,
         longest_wait=longest_wait,
-        every=look_every,
+        every=check_every,
         ckpt_conn_id=ckpt_conn_id,
     )
     return Asset(f"x-ckpt-work://{name}", watchers=[AssetWatcher(name=f"work of {name}", trigger=trigger)])

@@ -17,7 +17,7 @@ def adopt(args: Namespace) -> dict[str, Any]:
 
     From then on this ledger continues the pipeline with these receipts. With ``--dry-run`` nothing is changed.
     """
-    from airflow_provider_ckpt.cli.open import setup_of
+    from airflow_provider_ckpt.cli.context import context_of
     from airflow_provider_ckpt.ledger_location import open_ledger
     from airflow_provider_ckpt.replication.actions import adopt_other_ledger
 
@@ -28,7 +28,7 @@ def adopt(args: Namespace) -> dict[str, Any]:
             raise ConfigError(
                 f"this ledger has never run {args.pipeline!r}.", hint="Name the pipeline's declaration with --file."
             )
-        setup = setup_of(args, ledger)
+        setup = context_of(args, ledger)
         before = setup.sink_id
         adopt_other_ledger.adopt(setup, args.ledger_id, actor=actor(), reason=reason, dry_run=args.dry_run)
         return {

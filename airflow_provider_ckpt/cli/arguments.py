@@ -23,11 +23,22 @@ def arg(*flags: str, **options: Any) -> Arg:
 
 
 def position(text: str) -> int:
-    """Parse a source position in the form in which tables show it: a number with or without commas, or ``start``.
+    """Return the source position that a text names: a number with or without commas, or ``start``.
 
     :raises ValueError: if the text has another form
     """
     return START if text == "start" else parse_whole_number(text.replace(",", ""))
+
+
+def count(text: str) -> int:
+    """Return the whole number that a text contains, which must be at least 1.
+
+    :raises ValueError: if the text is no such number
+    """
+    number = parse_whole_number(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
 
 
 FILE = arg("file", help="YAML file of the pipeline")

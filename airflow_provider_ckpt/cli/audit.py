@@ -23,11 +23,11 @@ def _table(result: dict[str, Any], out: TextIO) -> None:
         rows.append((f"checked {name}", len(value) if isinstance(value, list) else value))
     write_table(rows, out)
     accounted = result["accounted"]
-    remarks = dict.fromkeys(
+    columns = dict.fromkeys(
         name for line in accounted.values() for name, value in line.items() if value or name in _ALWAYS_SHOWN
     )
-    lines = [(partition, *(line.get(name) for name in remarks)) for partition, line in accounted.items()]
-    write_table(lines, out, ("partition", *(name.replace("_", " ") for name in remarks)))
+    lines = [(partition, *(line.get(name) for name in columns)) for partition, line in accounted.items()]
+    write_table(lines, out, ("partition", *(name.replace("_", " ") for name in columns)))
     if result["violations"]:
         broken = [(v["name"], v["partition"], v["position"], v["message"]) for v in result["violations"]]
         write_table(broken, out, ("invariant", "partition", "position", "what was found"))
@@ -84,10 +84,10 @@ def audit(args: Namespace) -> dict[str, Any]:
 
 
 def _audit_sink(args: Namespace, ledger: Ledger) -> dict[str, Any]:
-    from airflow_provider_ckpt.cli.open import setup_of
+    from airflow_provider_ckpt.cli.context import context_of
     from airflow_provider_ckpt.replication.observe.sink_audit import STEPS, audit_sink
 
-    setup = setup_of(args, ledger)
+    setup = context_of(args, ledger)
     with progress(f"Comparing the ledger with the sink of {args.pipeline}", STEPS) as tell:
         return audit_sink(setup, tell, shared=args.shared_target)
 

@@ -1,7 +1,7 @@
 """Explain where the state of a DAG run in Airflow disagrees with the ledger, for ``airflow ckpt status``.
 
-Marking a DAG run as success or failed in Airflow does not change the ledger, so the two may disagree. The ledger is
-right then.
+Marking a DAG run as success or failed in Airflow gives no batch a verdict, so the two may disagree. The ledger is right
+then. A task that runs while it is marked is stopped, which cancels its attempts (``operators/_on_kill.py``).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def contradiction(state: str | None, status: dict[str, Any], running: Sequence[s
     """
     if state == "running" and running and not is_held(status["lease"]):
         return (
-            f"Airflow shows {', '.join(running)} as running, but nobody holds the lease: the task is about to start or "
+            f"Airflow shows {', '.join(running)} as running, but no run holds the lease: the task is about to start or "
             "to end, or its worker has died, which Airflow notices later; the next run sends the batches that have no "
             "verdict"
         )

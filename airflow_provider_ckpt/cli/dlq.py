@@ -17,9 +17,9 @@ from airflow_provider_ckpt.cli.request_action import action_context, write_resul
 from airflow_provider_ckpt.cli.runner import command
 from airflow_provider_ckpt.core import private_files
 from airflow_provider_ckpt.core.action import ActionKind
-from airflow_provider_ckpt.core.dead_letter_selection import Selection, take_first
 from airflow_provider_ckpt.core.dead_letters import UNDELIVERED, IndexEntry, newest_reread
 from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.core.replayable_dead_letters import Selection, take_first
 from airflow_provider_ckpt.replication.actions.carry_out_action import act_on_dead_letters
 from airflow_provider_ckpt.replication.actions.dead_letters import check_batches, export_document
 from airflow_provider_ckpt.replication.actions.parse_arguments import parse_selection
@@ -35,12 +35,12 @@ _MAX_SHOWN = 100
 @command(write_document)
 def list_all(args: Namespace) -> dict[str, Any]:
     """Return the numbers of dead letters by state, and the selected entries of the index, JSON-ready."""
-    from airflow_provider_ckpt.cli.open import setup_of
+    from airflow_provider_ckpt.cli.context import context_of
     from airflow_provider_ckpt.ledger_location import open_ledger
     from airflow_provider_ckpt.replication.actions import dead_letters
 
     with open_ledger(args.ledger) as ledger:
-        index = dead_letters.load_index(setup_of(args, ledger))
+        index = dead_letters.load_index(context_of(args, ledger))
     states: Counter[str] = Counter()
     for entry in index.entries:
         states[entry.state.value] += entry.dead_letters.records
@@ -88,11 +88,11 @@ def show(args: Namespace) -> dict[str, Any]:
 
     At most 100 are returned, unless ``--stop-at`` gives another number.
     """
-    from airflow_provider_ckpt.cli.open import setup_of
+    from airflow_provider_ckpt.cli.context import context_of
     from airflow_provider_ckpt.ledger_location import open_ledger
 
     with open_ledger(args.ledger) as ledger:
-        setup = setup_of(args, ledger)
+        setup = context_of(args, ledger)
         lines = [
             export_document(entry, stored)
             for entry, stored in islice(_selected_with_content(args, setup), args.stop_at or _MAX_SHOWN)
@@ -106,12 +106,12 @@ def export(args: Namespace) -> dict[str, Any]:
 
     The function returns the number of dead letters and the path of the file.
     """
-    from airflow_provider_ckpt.cli.open import setup_of
+    from airflow_provider_ckpt.cli.context import context_of
     from airflow_provider_ckpt.ledger_location import open_ledger
 
     records = 0
     with open_ledger(args.ledger) as ledger:
-        setup = setup_of(args, ledger)
+        setup = context_of(args, ledger)
         found = _selected_with_content(args, setup)
         with _create_file(args.to) as file:
             for entry, stored in islice(found, args.stop_at):

@@ -56,7 +56,7 @@ def _chosen_pipelines(args: Namespace, ledger: Ledger) -> list[str]:
 
 
 def _parse_duration(text: str) -> timedelta:
-    """Parse the value of ``--keep``: a number with a unit, such as ``30d``.
+    """Return the duration that the value of ``--keep`` stands for: a number with a unit, such as ``30d``.
 
     A number without a unit is refused: in a declaration it means seconds, which would delete almost everything here.
 

@@ -49,6 +49,6 @@ def lease(args: Namespace) -> dict[str, Any]:
             result["broken"] = owner is not None and not args.dry_run
             if result["broken"]:
                 assert reason is not None
-                broken = ledger.break_lease(args.pipeline, actor=actor(), reason=reason)
+                broken = ledger.break_lease(args.pipeline, actor=actor(), reason=reason, epoch=found["epoch"])
                 result["held"], result["epoch"] = False, broken.epoch
         return result

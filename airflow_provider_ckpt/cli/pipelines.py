@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from airflow_provider_ckpt.cli.identity import actor, confirm, given_reason
 from airflow_provider_ckpt.cli.output import write_document, write_table, write_yaml
 from airflow_provider_ckpt.cli.runner import command
-
-if TYPE_CHECKING:
-    from airflow_provider_ckpt.ledger.ledger import Ledger
 
 
 def _list(result: list[dict[str, Any]], out: TextIO) -> None:
@@ -84,34 +81,22 @@ def show(args: Namespace) -> dict[str, Any]:
 def delete(args: Namespace) -> dict[str, Any]:
     """Delete a pipeline from the ledger after a confirmation, and return what was deleted; its audit log remains.
 
-    The sink is not changed.
+    The sink is not changed. If a run has acquired the lease since the data was shown, nothing is deleted.
     """
     from airflow_provider_ckpt.ledger_location import open_ledger
+    from airflow_provider_ckpt.replication.actions.ledger_commands import data_to_lose
     from airflow_provider_ckpt.replication.process_lease_owner import is_dead
 
     reason = given_reason(args, required_by="pipeline delete")
     assert reason is not None
     with open_ledger(args.ledger) as ledger:
-        result = _data_to_lose(ledger, args.pipeline) | {
+        epoch = ledger.status(args.pipeline)["lease"]["epoch"]  # before the data, so that no later run is unseen
+        result = data_to_lose(ledger, args.pipeline) | {
             "deleted": not args.dry_run,
             "dry_run": args.dry_run,
             "reason": reason,
         }
         if not args.dry_run:
             confirm(args, f"Delete pipeline {args.pipeline}, its checkpoints and its receipts?")
-            ledger.delete_pipeline(args.pipeline, actor=actor(), reason=reason, is_dead=is_dead)
+            ledger.delete_pipeline(args.pipeline, actor=actor(), reason=reason, is_dead=is_dead, epoch=epoch)
         return result
-
-
-def _data_to_lose(ledger: Ledger, pipeline: str) -> dict[str, Any]:
-    """Return the data that deleting a pipeline removes from the ledger: checkpoints, batches and dead letters.
-
-    :raises ConfigError: if the ledger does not know the pipeline
-    """
-    status = ledger.status(pipeline)
-    return {
-        "pipeline": pipeline,
-        "checkpoints": {part["id"]: part["committed"] for part in status["partitions"]},
-        "batches": status["batches"],
-        "dead_letters": sum(status["dead_letters"].values()),
-    }

@@ -16,9 +16,9 @@ def plan(args: Namespace) -> dict[str, Any]:
     It contains the batches that the run would plan or that wait already, and the branches of the DAG that would follow
     if no record fails.
     """
-    from airflow_provider_ckpt.cli.open import load_pipeline, make_setup
+    from airflow_provider_ckpt.cli.context import load_pipeline, make_context
     from airflow_provider_ckpt.ledger_location import open_ledger
     from airflow_provider_ckpt.replication.observe.preview import preview
 
     with open_ledger(args.ledger) as ledger:
-        return preview(make_setup(load_pipeline(args.file), ledger))
+        return preview(make_context(load_pipeline(args.file), ledger))

@@ -18,9 +18,11 @@ def recover(args: Namespace) -> dict[str, Any]:
     The function returns the ranges that are read again and those that are left, JSON-ready. With ``--dry-run`` nothing
     is changed.
     """
-    from airflow_provider_ckpt.cli.open import setup_of
+    from airflow_provider_ckpt.cli.context import context_of
     from airflow_provider_ckpt.ledger_location import open_ledger
     from airflow_provider_ckpt.replication.actions import recover as recovery
 
     with open_ledger(args.ledger) as ledger, progress(f"Recovering {args.pipeline}"):
-        return recovery.recover(setup_of(args, ledger), dry_run=args.dry_run, actor=actor(), reason=given_reason(args))
+        return recovery.recover(
+            context_of(args, ledger), dry_run=args.dry_run, actor=actor(), reason=given_reason(args)
+        )

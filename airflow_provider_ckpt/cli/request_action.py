@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from airflow_provider_ckpt.cli.identity import actor, given_reason
 from airflow_provider_ckpt.cli.output import write_table
-from airflow_provider_ckpt.core.action import NEED_NEW_EPOCH, Action
+from airflow_provider_ckpt.core.action import NEED_COLUMNS, NEED_NEW_EPOCH, Action
 from airflow_provider_ckpt.replication.actions.carry_out_action import ActionContext, apply_in_ledger
 from airflow_provider_ckpt.replication.actions.result_document import change_rows
 
@@ -29,12 +29,12 @@ def action_context(args: Namespace, *, required_by: str | None = None) -> Iterat
     :param required_by: name of the command if it requires a reason; None if the reason is optional
     :raises ConfigError: if a required reason is missing
     """
-    from airflow_provider_ckpt.cli.open import setup_of
+    from airflow_provider_ckpt.cli.context import context_of
     from airflow_provider_ckpt.ledger_location import open_ledger
 
     reason = given_reason(args, required_by=required_by)
     with open_ledger(args.ledger) as ledger:
-        yield ActionContext(ledger, args.pipeline, partial(setup_of, args, ledger), actor(), reason, args.dry_run)
+        yield ActionContext(ledger, args.pipeline, partial(context_of, args, ledger), actor(), reason, args.dry_run)
 
 
 def request_action(args: Namespace, action: Action) -> dict[str, Any]:
@@ -87,6 +87,8 @@ def _done_text(result: dict[str, Any]) -> str:
         )
     if result["applied"]:
         return "yes"
+    if result["action"] in NEED_COLUMNS:
+        return f"stored as action {result['intent']}; the next run applies it"
     owner = f"{holder['owner']}, epoch {holder['epoch']}" if holder["owner"] else "a run that has ended meanwhile"
     if result["action"] in NEED_NEW_EPOCH:
         return f"stored as action {result['intent']}; the next run applies it, after {owner} has released the lease"

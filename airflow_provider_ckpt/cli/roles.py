@@ -30,7 +30,16 @@ def sink(args: Namespace) -> dict[str, Any]:
     """Return SQL that lets a role write to targets in a schema, and creates the sink's bookkeeping tables there."""
     from airflow_provider_ckpt.connectors.postgres.roles import SinkRoles
 
-    roles = SinkRoles(args.schema, args.writer, args.reader, args.table or (), args.upsert, args.pipeline or ())
+    roles = SinkRoles(
+        args.schema,
+        args.writer,
+        args.reader,
+        args.table or (),
+        upsert=args.upsert,
+        pipelines=args.pipeline or (),
+        replace=args.replace,
+        create=args.create,
+    )
     return {"schema": args.schema, "roles": [args.writer, args.reader], "sql": roles.sql}
 
 

@@ -44,7 +44,7 @@ def move(args: Namespace) -> dict[str, Any]:
 
 
 def _positions(context: ActionContext, texts: Iterable[str]) -> dict[str, int]:
-    """Parse the ``[PARTITION=]N`` texts of ``--from``; return the first position to send again, by source partition.
+    """Return the first position to send again, by source partition, from the ``[PARTITION=]N`` texts of ``--from``.
 
     :raises ConfigError: if a text has another form, or the partition is missing or unknown
     """

@@ -63,7 +63,7 @@ def start(args: Namespace) -> dict[str, Any]:
     :raises ConfigError: if runs of this pipeline use no standing driver
     :raises EngineError: if the driver cannot be started
     """
-    from airflow_provider_ckpt.cli.open import load_pipeline
+    from airflow_provider_ckpt.cli.context import load_pipeline
     from airflow_provider_ckpt.config.load import build
     from airflow_provider_ckpt.engines import warm
     from airflow_provider_ckpt.engines.standing_drivers import StandingDrivers
@@ -102,7 +102,7 @@ def stop(args: Namespace) -> dict[str, Any]:
 def _document(states: Iterable[DriverState], failed: Iterable[FailedStart]) -> dict[str, Any]:
     silent = {"answers": False, "runs": [], "memory_bytes": None}
     return {
-        "drivers": [{"key": state.key, **(silent if state.told is None else state.told)} for state in states],
+        "drivers": [{"key": state.key, **(silent if state.reported is None else state.reported)} for state in states],
         "failed_starts": [
             {"key": item.key, "time": item.time.isoformat(), "log": str(item.log), "reason": item.reason}
             for item in failed

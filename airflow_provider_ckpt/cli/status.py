@@ -10,7 +10,7 @@ from airflow_provider_ckpt.cli.output import write_table
 from airflow_provider_ckpt.cli.request_action import stored_actions
 from airflow_provider_ckpt.cli.runner import command
 
-_FATES = ("read", "delivered", "filtered", "dead_lettered")
+_OUTCOMES = ("read", "delivered", "filtered", "dead_lettered")
 
 
 def _table(status: dict[str, Any], out: TextIO) -> None:
@@ -22,7 +22,7 @@ def _table(status: dict[str, Any], out: TextIO) -> None:
         ("generation", str(status["generation"])),
         ("lease", f"{lease['owner']} until {lease['expires']}" if lease["held"] else "free"),
         ("epoch", str(lease["epoch"])),
-        *((f"records {fate.replace('_', ' ')}", records[fate]) for fate in _FATES),
+        *((f"records {outcome.replace('_', ' ')}", records[outcome]) for outcome in _OUTCOMES),
         ("dead letters", status["dead_letters"]),
         ("batches beyond the checkpoint", status["batches"]),
     ]
@@ -37,6 +37,12 @@ def _table(status: dict[str, Any], out: TextIO) -> None:
         out,
         ("partition", "checkpoint", "planned to", "source known to", "batches"),
     )
+    if status["schema_versions"]:
+        write_table(
+            [(item["version"], item["position"], "; ".join(item["decision"])) for item in status["schema_versions"]],
+            out,
+            ("schema version", "from position", "decision"),
+        )
     stuck = [(kind, item) for kind in ("held", "waiting") for item in status[kind]]
     if stuck:
         write_table(

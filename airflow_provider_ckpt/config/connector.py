@@ -46,12 +46,15 @@ class SourceType:
     :param reader: class that reads in a lane; created with the pipeline, the connection and the shape
         (:class:`~.source_protocol.Reader`)
     :param out_of_range_times: times of the source that Spark cannot represent; None if there are none
+    :param database: class of the database whose tables are sources, for declarations of many tables; created with the
+        connection (:class:`~.database_protocol.SourceDatabase`). None if the connector does not support them
     """
 
     section: type[SourceSection]
     source: ChosenPath
     reader: ChosenPath
     out_of_range_times: OutOfRangeTimes | None = None
+    database: ImportPath | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +70,8 @@ class SinkType:
         such as ``table letters of connection lake``, from the pipeline and a function that returns the connection of an
         id; None to name the target
     :param dead_letter_keys: keys of ``dead_letter_queue`` that apply to these dead letters
+    :param conformance: module of tests that run the conformance suite beside the target of a pipeline's file, whose
+        path is in the environment variable ``AIRFLOW_CKPT_CONFORMANCE_FILE``; None if there are none
     """
 
     section: type[SinkSection]
@@ -75,6 +80,7 @@ class SinkType:
     committer: ImportPath | Callable[[Any], ImportPath | None] | None = None
     dead_letter_place: ImportPath | None = None
     dead_letter_keys: tuple[str, ...] = ()
+    conformance: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,8 +114,9 @@ class Connector:
     :param source: the source; None if the connector has none
     :param sink: the sink; None if the connector has none
     :param dead_letter_store: the store for the dead letters of any sink; None if the connector has none
-    :param raw_copy: class that copies rows from a source to a sink of this connector without decoding them; created
-        with the pipeline, both connections, a ``SinkContext`` and the shape (:class:`~.raw_copy_protocol.RawCopy`)
+    :param raw_copy: class that copies rows from a source to a sink of this connector without decoding them, chosen by
+        the sink's section if it depends on its keys; created with the pipeline, both connections, a ``SinkContext`` and
+        the shape (:class:`~.raw_copy_protocol.RawCopy`)
     :param dataset: function of section and connection that returns namespace and name of the source or sink by
         OpenLineage's rules; None for the type and the section's place
     :param preload: names of modules that the classes import lazily, such as a driver's, which a Spark worker may import
@@ -121,7 +128,7 @@ class Connector:
     source: SourceType | None = None
     sink: SinkType | None = None
     dead_letter_store: DeadLetterStoreType | None = None
-    raw_copy: ImportPath | None = None
+    raw_copy: ChosenPath | None = None
     dataset: ImportPath | None = None
     preload: tuple[str, ...] = ()
     preload_before_fork: tuple[str, ...] = ()

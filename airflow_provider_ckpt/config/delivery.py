@@ -15,7 +15,7 @@ from airflow_provider_ckpt.config.installed_connectors import (
     types_with,
 )
 from airflow_provider_ckpt.config.typed_sections import unknown_type_text
-from airflow_provider_ckpt.core.exhausted_retries import OnExhausted
+from airflow_provider_ckpt.core.on_exhausted import OnExhausted
 from airflow_provider_ckpt.core.retry_policy import RetryPolicy
 from airflow_provider_ckpt.core.settle_cadence import SettleCadence
 

@@ -27,6 +27,9 @@ MAX_DEPTH = 20
 MAX_NODES = 10_000
 """Maximum number of keys and values in a declaration after aliases are expanded."""
 
+PIPELINE_KEYS = "a pipeline needs name, source and sink"
+"""Clause that says which keys the declaration of a pipeline needs."""
+
 _TAG = "tag:yaml.org,2002:"
 _MAX_NUMBER_LENGTH = 100
 _AMBIGUOUS_NUMBER = re.compile(r"[-+]?[0-9][0-9_]*+(?::[0-9_.]++)++|[-+]?0[0-7_]*[0-7][0-7_]*")
@@ -54,17 +57,18 @@ class NotReadableError(Exception):
 
 
 class Document:
-    """A pipeline's declaration, parsed from YAML text to plain data.
+    """A declaration, such as a pipeline's, parsed from YAML text to plain data.
 
     :param text: the YAML text
     :param environment: environment variables that values may refer to
+    :param content: clause that says which keys the declaration needs, for the error about an empty text
     :ivar data: the plain data; a value with a fault is missing or None
     :ivar faults: pairs of a line and the problem in that line, in order
     :raises NotReadableError: if the text is not a single YAML document with a mapping of keys, or is too large
     """
 
-    def __init__(self, text: str, environment: Mapping[str, str]) -> None:
-        self._root: yaml.Node = _compose(text)
+    def __init__(self, text: str, environment: Mapping[str, str], content: str = PIPELINE_KEYS) -> None:
+        self._root: yaml.Node = _compose(text, content)
         self._children: dict[int, dict[str | int, tuple[int, yaml.Node]]] = {}
         reader = _NodeConverter(environment)
         self.data: Any = reader.value(self._root, ())
@@ -82,7 +86,7 @@ class Document:
         return line
 
 
-def unseen_characters(data: object, path: KeyPath = ()) -> Iterator[Problem]:
+def invisible_characters(data: object, path: KeyPath = ()) -> Iterator[Problem]:
     """Yield a problem for each key and text of plain data that contains a forbidden invisible character.
 
     :param data: the declaration, or the part of it at ``path``
@@ -99,10 +103,10 @@ def unseen_characters(data: object, path: KeyPath = ()) -> Iterator[Problem]:
             found = forbidden_character(key) if isinstance(key, str) else None
             if found:
                 yield Problem((*path, key), f"the key {_UNSEEN.format(found)}")
-            yield from unseen_characters(value, (*path, str(key)))
+            yield from invisible_characters(value, (*path, str(key)))
     elif isinstance(data, list | tuple):
         for at, value in enumerate(data):
-            yield from unseen_characters(value, (*path, at))
+            yield from invisible_characters(value, (*path, at))
 
 
 class _LimitedComposer(Composer):
@@ -143,8 +147,8 @@ if yaml.__with_libyaml__:
             Resolver.__init__(self)
 
 
-def _compose(text: str) -> yaml.MappingNode:
-    """Parse a YAML text into PyYAML's node tree, and return its root.
+def _compose(text: str, content: str) -> yaml.MappingNode:
+    """Return the root of PyYAML's node tree for a YAML text.
 
     A text that libyaml does not accept is parsed again in Python, so that messages are the same with and without it.
 
@@ -156,10 +160,9 @@ def _compose(text: str) -> yaml.MappingNode:
             root = _FastLoader(text).get_single_node()
     root = _compose_in_python(text) if root is None else root
     if root is None:
-        raise NotReadableError(None, "is empty; a pipeline needs name, source and sink")
+        raise NotReadableError(None, f"is empty; {content}")
     if not isinstance(root, yaml.MappingNode):
-        line = root.start_mark.line + 1
-        raise NotReadableError(line, "must be a mapping of keys: name, source, sink and so on")
+        raise NotReadableError(root.start_mark.line + 1, f"must be a mapping of keys to values; {content}")
     return root
 
 

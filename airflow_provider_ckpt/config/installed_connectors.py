@@ -76,7 +76,7 @@ def connector_path(kind: str) -> str:
 
 
 def use_paths(paths: Mapping[str, str]) -> None:
-    """Take connectors from import paths that another process has found.
+    """Have connectors be imported from paths that another process has found, instead of from entry points.
 
     Spark's executors then need the packages of the connectors, but no metadata of their distributions.
 

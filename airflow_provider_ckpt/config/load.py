@@ -10,16 +10,18 @@ import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike, fsdecode
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from airflow_provider_ckpt.config.characters import for_message
-from airflow_provider_ckpt.config.document import Document, NotReadableError, unseen_characters
+from airflow_provider_ckpt.config.document import PIPELINE_KEYS, Document, NotReadableError, invisible_characters
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.config.problems import Problem, to_problems
 from airflow_provider_ckpt.config.unknown_keys import KeyPath
 from airflow_provider_ckpt.core.errors import ConfigError
+
+_M = TypeVar("_M", bound=BaseModel)
 
 MAX_BYTES = 256 << 10
 """Maximum size of a declaration, in bytes."""
@@ -67,17 +69,8 @@ def parse(text: str, name: str = "<string>") -> Pipeline:
     :param name: name of the text in error messages
     :raises ConfigError: if the text is invalid; the message has one line for each problem
     """
-    if len(text) > MAX_BYTES:
-        raise ConfigError(_problem_line(name, None, _too_large_problem(len(text))))
-    try:
-        document = Document(text, os.environ)
-    except NotReadableError as error:
-        raise ConfigError(_problem_line(name, error.line, error.problem)) from error
-    if document.faults:
-        raise ConfigError(
-            _error_message(name, [(line, fault) for line, fault in document.faults], len(document.faults))
-        )
-    return _validate(document.data, name, document.line)
+    document = parse_document(text, name)
+    return validate(Pipeline, document.data, name, document.line)
 
 
 def build(data: Mapping[str, Any], name: str = "pipeline") -> Pipeline:
@@ -87,10 +80,39 @@ def build(data: Mapping[str, Any], name: str = "pipeline") -> Pipeline:
     :param name: name of the data in error messages
     :raises ConfigError: if the data is invalid; the message has one line for each problem, without line numbers
     """
-    unseen = [(None, fault) for fault in unseen_characters(data)]
+    refuse_invisible_characters(data, name)
+    return validate(Pipeline, data, name)
+
+
+def parse_document(text: str, name: str, content: str = PIPELINE_KEYS) -> Document:
+    """Return the plain data of a YAML text, with the line of every key.
+
+    :param text: the YAML text
+    :param name: name of the text in error messages
+    :param content: clause that says which keys a text needs, for the error about an empty text
+    :raises ConfigError: if the text is not YAML, is too large, or has a fault that YAML alone shows
+    """
+    if len(text) > MAX_BYTES:
+        raise ConfigError(_problem_line(name, None, _too_large_problem(len(text))))
+    try:
+        document = Document(text, os.environ, content)
+    except NotReadableError as error:
+        raise ConfigError(_problem_line(name, error.line, error.problem)) from error
+    if document.faults:
+        raise ConfigError(error_message(name, [(line, fault) for line, fault in document.faults], len(document.faults)))
+    return document
+
+
+def refuse_invisible_characters(data: Mapping[str, Any], name: str) -> None:
+    """Raise an error if plain data that was not parsed from YAML contains a forbidden invisible character.
+
+    :param data: the declaration
+    :param name: name of the data in error messages
+    :raises ConfigError: with one line for each such key and text
+    """
+    unseen = [(None, fault) for fault in invisible_characters(data)]
     if unseen:
-        raise ConfigError(_error_message(name, unseen, len(unseen)))
-    return _validate(data, name)
+        raise ConfigError(error_message(name, unseen, len(unseen)))
 
 
 def _read(name: str) -> bytes:
@@ -125,22 +147,23 @@ def _too_large_problem(size: int) -> Problem:
     return Problem((), f"has {size:,} bytes; a declaration has {MAX_BYTES:,} at most")
 
 
-def _validate(data: Mapping[str, Any], name: str, line: Callable[[KeyPath], int] | None = None) -> Pipeline:
-    """Check plain data against the model of a pipeline, and return the pipeline.
+def validate(model: type[_M], data: Mapping[str, Any], name: str, line: Callable[[KeyPath], int] | None = None) -> _M:
+    """Return an instance of a Pydantic model that holds the given data, after validating the data.
 
+    :param model: the model, such as that of a pipeline
     :param data: the declaration, with the same keys as in YAML
     :param name: name of the file or data in error messages
     :param line: function that returns the line of a key in the file; None if there is no file
     :raises ConfigError: if the data is invalid; the message has one line for each problem
     """
     try:
-        return Pipeline.model_validate(data)
+        return model.model_validate(data)
     except ValidationError as error:
-        found, count = to_problems(Pipeline, data, error, order=line, most=MAX_PROBLEMS)
-        raise ConfigError(_error_message(name, [(line and line(item.path), item) for item in found], count)) from None
+        found, count = to_problems(model, data, error, order=line, most=MAX_PROBLEMS)
+        raise ConfigError(error_message(name, [(line and line(item.path), item) for item in found], count)) from None
 
 
-def _error_message(name: str, found: Sequence[tuple[int | None, Problem]], count: int) -> str:
+def error_message(name: str, found: Sequence[tuple[int | None, Problem]], count: int) -> str:
     """Return an error message with a line for each of the first problems, and the number of further problems.
 
     :param name: name of the file or data

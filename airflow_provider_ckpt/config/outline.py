@@ -19,6 +19,8 @@ from airflow_provider_ckpt.config.load import read_text
 from airflow_provider_ckpt.config.schedule import DagSection
 from airflow_provider_ckpt.core.errors import ConfigError
 
+_DATABASE_KEY = re.compile(r"""^(["']?)database\1\s*:""", re.MULTILINE)
+_FLOW = re.compile(r"^\s*\{", re.MULTILINE)
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 
@@ -66,6 +68,25 @@ def may_declare(path: Path, dag_id: str) -> bool:
     except ConfigError:
         return False
     return dag_id in text or "\\" in text or "${" in text
+
+
+def declares_many_tables(path: Path) -> bool:
+    """Return whether a file declares many tables of a database instead of one pipeline: it has the key ``database``.
+
+    The text is searched, and YAML is parsed only if its keys do not begin lines.
+
+    :param path: the YAML file
+    """
+    try:
+        text = read_text(path)
+        if _DATABASE_KEY.search(text):
+            return True
+        if "database" not in text or not _FLOW.search(text):
+            return False
+        data = Document(text, os.environ).data
+    except Exception:  # noqa: BLE001  # loading the file reports the error
+        return False
+    return isinstance(data, dict) and "database" in data
 
 
 def _outline(data: dict[str, Any]) -> Outline:

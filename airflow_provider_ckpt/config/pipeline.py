@@ -1,17 +1,14 @@
-"""Model of a pipeline's declaration, with the sections lease, run and recovery.
+"""Model of a pipeline's declaration; the model of each section is in the file of the same name.
 
-Source, transform, sink and the delivery policy are in files of their own. Keys and defaults are those of the tables in
-the docs; unknown keys are errors.
+Keys and defaults are those of the tables in the docs; unknown keys are errors.
 """
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from airflow_provider_ckpt.config.compatibility import refuse_contradictions
 from airflow_provider_ckpt.config.consumer_lanes import Consumer
 from airflow_provider_ckpt.config.delivery import (
     CommitStrategy,
@@ -20,75 +17,17 @@ from airflow_provider_ckpt.config.delivery import (
     ErrorHandling,
     Retry,
 )
-from airflow_provider_ckpt.config.durations import Duration
-from airflow_provider_ckpt.config.fields import Section, TextMapping
+from airflow_provider_ckpt.config.fields import Section
+from airflow_provider_ckpt.config.lease import LeaseSection
+from airflow_provider_ckpt.config.recovery import RecoverySection
+from airflow_provider_ckpt.config.refuse_contradictions import refuse_contradictions
+from airflow_provider_ckpt.config.run import RunSection
 from airflow_provider_ckpt.config.schedule import DagSection
+from airflow_provider_ckpt.config.schema import SchemaSection
 from airflow_provider_ckpt.config.transform import Transform
 from airflow_provider_ckpt.config.typed_sections import AnySinkSection, AnySourceSection
 from airflow_provider_ckpt.core.errors import ErrorAction, ErrorType
 from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy
-
-
-class LeaseSection(Section):
-    """Lease of a pipeline, which admits one run at a time.
-
-    :param ttl: time without a renewal after which the lease may be taken over
-    :param on_busy: ``wait`` until another run releases the lease, or ``fail`` at once
-    :param wait: maximum time that ``on_busy: wait`` waits
-    """
-
-    ttl: Duration = timedelta(seconds=60)
-    on_busy: Literal["wait", "fail"] = "wait"
-    wait: Duration = timedelta(minutes=30)
-
-    @model_validator(mode="after")
-    def _floor(self) -> Self:
-        if self.ttl < timedelta(seconds=1):
-            raise ValueError("ttl must be at least 1s: the lease is renewed every third of it")
-        return self
-
-
-def _default_engine(given: dict[str, Any]) -> Literal["warm", "submit"]:
-    return "submit" if given.get("connection") else "warm"
-
-
-class RunSection(Section):
-    """Execution of a run: its Spark, its time limit, and its result.
-
-    :param engine: ``warm`` shares a local Spark that stays on the machine between runs, ``submit`` starts one for each
-        run by the apache-spark provider's hook, ``connect`` uses a Spark Connect server; by default ``warm``, and
-        ``submit`` with a connection
-    :param connection: the Spark connection's id; without one, ``submit`` starts a local master
-    :param time_budget: time after which no further wave is planned; remaining work waits for the next run
-    :param fail_on_hold: whether a run that ends with held batches fails
-    :param conf: additional Spark properties
-    """
-
-    connection: str | None = None
-    engine: Literal["warm", "submit", "connect"] = Field(default_factory=_default_engine)
-    time_budget: Duration = timedelta(hours=1)
-    fail_on_hold: bool = True
-    conf: TextMapping = Field(default_factory=dict)
-
-    @model_validator(mode="after")
-    def _server_named(self) -> Self:
-        if self.engine == "connect" and self.connection is None:
-            raise ValueError("engine: connect needs connection, the id of one of type spark_connect")
-        if self.engine == "warm" and self.connection is not None:
-            raise ValueError("engine: warm runs on this machine; leave connection out, or write engine: submit")
-        return self
-
-
-class RecoverySection(Section):
-    """Detection of late records: records that appear in the source after their range was read.
-
-    :param window: distance in time at which the low watermark follows the checkpoint; only records above the low
-        watermark are found
-    :param settle_lag: minimum age of receipts that a recovery compares with the source
-    """
-
-    window: Duration = timedelta(days=7)
-    settle_lag: Duration = timedelta(minutes=5)
 
 
 class Pipeline(Section):
@@ -108,6 +47,8 @@ class Pipeline(Section):
     :param lease: validity of the pipeline's lease, and what a run does if another run holds it
     :param run: execution of a run
     :param recovery: detection of records that appear late in the source
+    :param schema_: reaction to changes of the source's columns; the YAML key is ``schema``. None: each run reads the
+        columns that the source has, and fails if the target cannot store them
     :param dag: the DAG that a DAG factory creates from the file, which does not affect the replication itself; None for
         no DAG
     """
@@ -126,6 +67,7 @@ class Pipeline(Section):
     lease: LeaseSection = LeaseSection()
     run: RunSection = RunSection()
     recovery: RecoverySection = RecoverySection()
+    schema_: SchemaSection | None = Field(default=None, alias="schema")
     dag: DagSection | None = None
 
     @model_validator(mode="after")
@@ -162,6 +104,11 @@ class Pipeline(Section):
         """True if a partition's batches are executed in one lane, in order (semantics, section 6)."""
         needs_order = self.sink.upserts or self.source.needs_order or self.sink.needs_order
         return self.consumer.is_pinned(needs_order=needs_order)
+
+    @property
+    def refreshes(self) -> bool:
+        """True if each run reads the whole source and replaces the target's records."""
+        return self.source.is_full
 
     @property
     def policy(self) -> DeliveryPolicy:

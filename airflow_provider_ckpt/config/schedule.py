@@ -63,17 +63,17 @@ class WorkSchedule(Section):
 
     :param at_least: number of new positions that starts a run at once
     :param longest_wait: time after which fewer new positions start a run, too
-    :param look_every: time between two checks of the source, at least one second
+    :param check_every: time between two checks of the source, at least one second
     """
 
     at_least: WholeNumber = Field(default=1, ge=1)
     longest_wait: Duration = timedelta(hours=1)
-    look_every: Duration = timedelta(minutes=1)
+    check_every: Duration = timedelta(minutes=1)
 
     @model_validator(mode="after")
     def _unhurried(self) -> Self:
-        if self.look_every < timedelta(seconds=1):
-            raise ValueError("look_every must be at least 1s: each check queries the source")
+        if self.check_every < timedelta(seconds=1):
+            raise ValueError("check_every must be at least 1s: each check queries the source")
         return self
 
 

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from typing import ClassVar
+
+from airflow_provider_ckpt.config.characters import for_message
 from airflow_provider_ckpt.config.connector_section import ConnectorSection
+from airflow_provider_ckpt.core.refresh import ReplaceLimits
+
+_PLAIN_NAME = re.compile(r"[\w$-]+(?:\.[\w$-]+)*")
 
 
 class SinkSection(ConnectorSection):
@@ -10,13 +17,48 @@ class SinkSection(ConnectorSection):
 
     :param type: type of the sink, such as ``postgres``
     :param connection: Airflow connection id
+    :cvar changes_columns: whether the sink is a :class:`~.sink_protocol.SinkWithSchemaChanges`, for ``schema``
     """
 
     side = "sink"
+    changes_columns: ClassVar[bool] = False
+
+    @classmethod
+    def name_in_place(cls, name: str) -> str:
+        """Return the name of a schema or table as it is written in the value of ``place_key``, quoted where needed.
+
+        :raises ValueError: if the name cannot be a part of it, since it would name another place
+        """
+        if not _PLAIN_NAME.fullmatch(name):
+            raise ValueError(
+                f"{for_message(name)!r} cannot be a part of {cls.place_key}: it has other characters than "
+                "letters, digits, '_', '-', '$' and single dots between them"
+            )
+        return name
+
+    @property
+    def place_parts(self) -> tuple[str, ...]:
+        """The place as names without quotes, which are equal for two spellings of one place."""
+        return (self.place,)
 
     @property
     def upserts(self) -> bool:
         """True if a row replaces the target's row of the same key, so that the order of rows matters."""
+        return False
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """Names of the target's key columns; empty if rows have no key."""
+        return ()
+
+    @property
+    def replaces(self) -> ReplaceLimits | None:
+        """Limits of a sink that replaces all records of the target by those of a run; None for any other sink."""
+        return None
+
+    @property
+    def creates_target(self) -> bool:
+        """True if a missing target is created from the source's columns (:class:`~.SinkThatCreatesTarget`)."""
         return False
 
     @property

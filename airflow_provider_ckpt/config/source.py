@@ -20,19 +20,36 @@ class SourceSection(ConnectorSection):
         the ledger and in the sink
     :cvar spark_reader: name of a module that reads waves with Spark itself, so that a lane gets only the columns that
         Spark passes on (``airflow_provider_ckpt.spark.jdbc``); None if lanes read with the connector's reader
+    :cvar reports_columns: whether the source is a :class:`~.source_protocol.SourceWithColumns`, for ``schema``
     """
 
     side = "source"
     ordered_by_cursor: ClassVar[bool] = False
     discovers_files: ClassVar[bool] = False
     spark_reader: ClassVar[str | None] = None
+    reports_columns: ClassVar[bool] = False
 
     start_from: Literal["earliest", "latest"] | WholeNumber = "earliest"
+
+    @property
+    def is_full(self) -> bool:
+        """True if each run reads all records again, so that the sink must replace those that it has."""
+        return False
 
     @property
     def has_columns(self) -> bool:
         """True if records have typed columns, and are not decoded; False if ``transform.decode`` may decode them."""
         return True
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """Names of the columns to read; empty for all."""
+        return ()
+
+    @property
+    def position_columns(self) -> tuple[str, ...]:
+        """Names of the columns that order or identify records."""
+        return ()
 
     @property
     def may_lack_columns(self) -> bool:

@@ -105,11 +105,11 @@ def _without_defaults_of_other_types(
     if not foreign:
         return data
     others = models_of_all_types(side).values()
-    silent = {key for key in foreign if any(_says_nothing(other, key, data[key]) for other in others)}
+    silent = {key for key in foreign if any(_has_no_effect(other, key, data[key]) for other in others)}
     return {key: value for key, value in data.items() if key not in silent}
 
 
-def _says_nothing(model: type[ConnectorSection], key: object, value: object) -> bool:
+def _has_no_effect(model: type[ConnectorSection], key: object, value: object) -> bool:
     """Return whether a key of a model is null, empty, or has its default, as it is or as it is stored."""
     field = model.model_fields.get(key) if isinstance(key, str) else None
     if field is None or value in (None, [], ()):

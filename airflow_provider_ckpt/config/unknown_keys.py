@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel
 
@@ -87,7 +87,10 @@ def _model_at(model: type[BaseModel], path: KeyPath, data: object) -> type[BaseM
     """Return the model of the section at a path, such as ``Retry`` for ``("retry",)``; None if it is not a section."""
     if not path:
         return model
-    annotation = annotation_at(model, path, data)
+    parent = annotation_at(model, path[:-1], data) if len(path) > 1 else None
+    annotation = get_args(parent)[1] if get_origin(parent) is dict else annotation_at(model, path, data)
+    if get_origin(annotation) is dict:  # its keys are names that the user chooses
+        return None
     kinds = (annotation, *get_args(annotation))  # an optional part is a union with None
     found = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
     if found is not None and issubclass(found, ConnectorSection):

@@ -38,6 +38,15 @@ class DeadLetter:
     headers: Mapping[str, str] = field(default_factory=dict)
     original_headers: Sequence[tuple[str, bytes | None]] = ()
 
+    def content_texts(self) -> dict[str, str | None]:
+        """Return the bytes of key and value by name: as text, null where they are not UTF-8, and in base64."""
+        return {
+            "key": _text(self.key),
+            "key_base64": _base64(self.key),
+            "value": _text(self.value),
+            "value_base64": _base64(self.value),
+        }
+
     def header_texts(self) -> dict[str, str]:
         """Return all headers as texts by name, for a sink that cannot store Kafka headers.
 
@@ -106,10 +115,20 @@ def _as_bytes(text: str | None, encoded: str | None = None) -> bytes | None:
 
 
 def _as_texts(value: bytes | None) -> tuple[str | None, ...]:
+    text = _text(value)
+    return (text,) if text is not None or value is None else (None, _base64(value))
+
+
+def _text(value: bytes | None) -> str | None:
+    """Return bytes as text; None if they are not UTF-8."""
     try:
-        return (None if value is None else value.decode(),)
+        return None if value is None else value.decode()
     except UnicodeDecodeError:
-        return (None, base64.b64encode(value or b"").decode())
+        return None
+
+
+def _base64(value: bytes | None) -> str | None:
+    return None if value is None else base64.b64encode(value).decode()
 
 
 def record_error(kind: ErrorType, message: str, sqlstate: str | None = None) -> ErrorInfo:

@@ -21,10 +21,10 @@ from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.connectors.storage.filesystem import escape
 from airflow_provider_ckpt.connectors.storage.location import Location
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_replay import Replay
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, IoError, SinkError
-from airflow_provider_ckpt.core.wave import BatchTask
+from airflow_provider_ckpt.core.replay_content import Replay
+from airflow_provider_ckpt.core.wave_messages import BatchTask
 
 
 def dead_letters_directory(target: Location, pipeline: str) -> Location:
@@ -38,7 +38,7 @@ def dead_letters_directory(target: Location, pipeline: str) -> Location:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterFiles:
-    """Dead letter files of one pipeline and ledger.
+    """Writes and reads the dead letter files of one pipeline and ledger.
 
     :param target: path beside which the directory of the dead letters lies, such as the sink's target
     :param ledger: id of the ledger
@@ -173,10 +173,7 @@ def _to_json(task: BatchTask, context: SinkContext, dead_letter: DeadLetter, at:
         "error_type": dead_letter.error.type.value,
         "message": dead_letter.error.message,
         "sqlstate": dead_letter.error.sqlstate,
-        "key": _text(dead_letter.key),
-        "key_base64": _base64(dead_letter.key),
-        "value": _text(dead_letter.value),
-        "value_base64": _base64(dead_letter.value),
+        **dead_letter.content_texts(),
         "headers": dead_letter.header_texts(),
         "at": at.isoformat(),
     }
@@ -187,17 +184,6 @@ def _from_json(source: AttemptKey, line: dict[str, Any]) -> StoredDeadLetter:
     key, value = _bytes(line["key_base64"]), _bytes(line["value_base64"])
     dead_letter = DeadLetter(line["position"], key, value, error, *split_headers(line["headers"]))
     return StoredDeadLetter(source, dead_letter, datetime.fromisoformat(line["at"]))
-
-
-def _text(value: bytes | None) -> str | None:
-    try:
-        return None if value is None else value.decode()
-    except UnicodeDecodeError:
-        return None
-
-
-def _base64(value: bytes | None) -> str | None:
-    return None if value is None else base64.b64encode(value).decode()
 
 
 def _bytes(text: str | None) -> bytes | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from airflow_provider_ckpt.connectors.batch_content import DeadLetter
 from airflow_provider_ckpt.core.errors import CkptError, DeadLetterQueueError
-from airflow_provider_ckpt.core.wave import BatchTask
+from airflow_provider_ckpt.core.wave_messages import BatchTask
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.delivery import DeadLetterQueue

@@ -18,20 +18,18 @@ from airflow_provider_ckpt.connectors.dead_letter_retries import store_dead_lett
 from airflow_provider_ckpt.connectors.outputs import NamesOutputs, Output
 from airflow_provider_ckpt.connectors.sink_protocol import (
     Claims,
-    FileBasedSink,
     Refused,
     Sink,
-    SinkWithTargetSnapshot,
     Writer,
 )
 from airflow_provider_ckpt.connectors.sum_identity import checked_counts
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_replay import Replay
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
-from airflow_provider_ckpt.core.wave import BatchTask, Outcome
+from airflow_provider_ckpt.core.replay_content import Replay
+from airflow_provider_ckpt.core.wave_messages import BatchTask, Outcome
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.delivery import DeadLetterQueue
@@ -112,6 +110,9 @@ class WriterWithDeadLetterStore:
 class SinkWithDeadLetterStore:
     """Sink whose dead letters are in a dead letter store. All other calls go to the wrapped sink; see :class:`Sink`.
 
+    Its optional interfaces, except :class:`NamesOutputs`, are those of the wrapped sink; see
+    :func:`~.sink_protocol.unwrapped`.
+
     :param sink: the pipeline's sink
     :param store: the store that the dead letters are read from
     """
@@ -120,6 +121,11 @@ class SinkWithDeadLetterStore:
         self._sink = sink
         self._store = store
         self.exactly_once = sink.exactly_once
+
+    @property
+    def wrapped(self) -> Sink:
+        """The pipeline's sink."""
+        return self._sink
 
     @property
     def location(self) -> str:
@@ -183,18 +189,6 @@ class SinkWithDeadLetterStore:
     def target_rows(self, *, exact: bool = False) -> int | None:
         """Return the number of rows in the target, None if unknown; see :meth:`Sink.target_rows`."""
         return self._sink.target_rows(exact=exact)
-
-    def damaged_files(self) -> Iterator[str]:
-        """Yield a sentence for each damaged file of the target; nothing if the target is not made of files."""
-        return self._sink.damaged_files() if isinstance(self._sink, FileBasedSink) else iter(())
-
-    def store_target_snapshot(self, epoch: int) -> None:
-        """Store facts about the target, by which a later run detects that delivered rows are gone.
-
-        Do nothing unless the wrapped sink is a :class:`SinkWithTargetSnapshot`.
-        """
-        if isinstance(self._sink, SinkWithTargetSnapshot):
-            self._sink.store_target_snapshot(epoch)
 
     def close(self) -> None:
         """Close the connections to the sink and to the dead letter store."""

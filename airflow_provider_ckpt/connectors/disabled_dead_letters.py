@@ -9,7 +9,7 @@ from airflow_provider_ckpt.core.errors import DeadLetterQueueError
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.delivery import DeadLetterQueue
     from airflow_provider_ckpt.connectors.batch_content import BatchContent
-    from airflow_provider_ckpt.core.wave import BatchTask
+    from airflow_provider_ckpt.core.wave_messages import BatchTask
 
 
 def refuse_if_disabled(content: BatchContent, task: BatchTask, queue: DeadLetterQueue) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from airflow_provider_ckpt.connectors.source_protocol import SourceFile
+from airflow_provider_ckpt.connectors.source_plan import SourceFile
 
 _MAX_LIST_BYTES = 256 << 10
 """Approximate maximum size of one list as JSON, in bytes; every sink accepts values of this size."""

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from airflow_provider_ckpt.core.wave import BatchTask, Outcome
+    from airflow_provider_ckpt.core.wave_messages import BatchTask, Outcome
 
 
 @dataclass(frozen=True, slots=True)

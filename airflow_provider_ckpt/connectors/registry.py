@@ -12,6 +12,7 @@ from airflow_provider_ckpt.config.connector import ChosenPath, DeadLetterStoreTy
 from airflow_provider_ckpt.config.connector_section import ConnectorSection
 from airflow_provider_ckpt.config.installed_connectors import connector_path, find_connector
 from airflow_provider_ckpt.connectors.connection import Connection
+from airflow_provider_ckpt.connectors.database_protocol import SourceDatabase
 from airflow_provider_ckpt.connectors.dead_letter_store import (
     DeadLetterStore,
     SinkWithDeadLetterStore,
@@ -19,8 +20,10 @@ from airflow_provider_ckpt.connectors.dead_letter_store import (
 )
 from airflow_provider_ckpt.connectors.sink_protocol import Committer, Sink, SinkContext, Writer
 from airflow_provider_ckpt.connectors.source_protocol import Reader, RecordShape, Source
+from airflow_provider_ckpt.core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from airflow_provider_ckpt.config.database.model import Database
     from airflow_provider_ckpt.config.pipeline import Pipeline
     from airflow_provider_ckpt.connectors.raw_copy_protocol import RawCopy
 
@@ -56,6 +59,22 @@ def open_source(pipeline: Pipeline, connection: Connection | None) -> Source:
     """Create the pipeline's :class:`Source`, which plans batches."""
     path = _chosen(_source_type(pipeline).source, pipeline.source)
     return cast("Source", load(path)(pipeline, connection))
+
+
+def open_database(database: Database, connection: Connection | None) -> SourceDatabase:
+    """Create the :class:`SourceDatabase` whose tables a declaration selects.
+
+    :param database: the declaration of many tables
+    :param connection: the connection of its source
+    :raises ConfigError: if the connector has no databases of many tables
+    """
+    source = find_connector(database.source_type).source
+    if source is None or source.database is None:
+        raise ConfigError(
+            f"{database.file}: defaults.source.type: {database.source_type} cannot be the source of many tables.",
+            hint="Write a file of its own for each pipeline.",
+        )
+    return cast("SourceDatabase", load(source.database)(connection))
 
 
 def open_reader(pipeline: Pipeline, connection: Connection | None, shape: RecordShape) -> Reader:
@@ -135,7 +154,8 @@ def _raw_copy_path(pipeline: Pipeline) -> str | None:
     """
     same = pipeline.source.type == pipeline.sink.type
     unchanged = pipeline.transform.passes_unchanged and pipeline.sink.takes_raw_rows
-    return find_connector(pipeline.sink.type).raw_copy if same and unchanged else None
+    path = find_connector(pipeline.sink.type).raw_copy if same and unchanged else None
+    return None if path is None else _chosen(path, pipeline.sink)
 
 
 def is_two_phase(pipeline: Pipeline) -> bool:
@@ -174,6 +194,11 @@ def _chosen(path: ChosenPath, section: ConnectorSection) -> str:
 
 def _source_type(pipeline: Pipeline) -> SourceType:
     return _existing(find_connector(pipeline.source.type).source)
+
+
+def conformance_tests(pipeline: Pipeline) -> str | None:
+    """Return the module of tests that run the conformance suite beside the pipeline's target; None if there is none."""
+    return _sink_type(pipeline).conformance
 
 
 def _sink_type(pipeline: Pipeline) -> SinkType:

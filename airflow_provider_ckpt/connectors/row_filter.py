@@ -1,4 +1,4 @@
-"""Remove records from the rows of a batch."""
+"""Leave rows out of a batch; of those that its sink refused, tell whether they became dead letters or were skipped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Interfaces of sinks; one conformance suite tests every connector's sink against them.
+"""Interfaces of sinks: a batch's first claim wins, an older epoch claims nothing, and receipts are not purged.
+
+One conformance suite tests every connector's sink against these interfaces. Receipts stay in the sink: no run deletes
+any, except that a fence may remove those of older epochs whose rows are gone, so that their batches can be sent again.
 
 :class:`Sink` runs in the process that holds the lease (no Spark, light imports), :class:`Writer` inside a lane on a
 Spark executor. Neither knows Airflow or the ledger.
@@ -6,17 +9,20 @@ Spark executor. Neither knows Airflow or the ledger.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from airflow_provider_ckpt.connectors.batch_content import BatchContent, StoredDeadLetter
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_replay import Replay
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ErrorInfo
+from airflow_provider_ckpt.core.next_schema_version import TargetStep
 from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
-from airflow_provider_ckpt.core.wave import BatchTask, Outcome
+from airflow_provider_ckpt.core.refresh import ReplaceLimits
+from airflow_provider_ckpt.core.replay_content import Replay
+from airflow_provider_ckpt.core.schema_version import SchemaVersion, SourceColumn
+from airflow_provider_ckpt.core.wave_messages import BatchTask, Outcome
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.file_lists import FileList
@@ -149,6 +155,25 @@ class Sink(Protocol):
 
 
 @runtime_checkable
+class WrapsSink(Protocol):
+    """A sink that passes the calls of :class:`Sink` on to another sink."""
+
+    @property
+    def wrapped(self) -> Sink:
+        """The other sink."""
+
+
+def unwrapped(sink: Sink) -> Sink:
+    """Return the sink that a connector has opened, which alone tells what optional interfaces it has.
+
+    :param sink: a sink, which may wrap another one
+    """
+    while isinstance(sink, WrapsSink):
+        sink = sink.wrapped
+    return sink
+
+
+@runtime_checkable
 class FileBasedSink(Protocol):
     """A sink whose target consists of files, of which one may be lost without a change of the reported row count."""
 
@@ -158,9 +183,10 @@ class FileBasedSink(Protocol):
 
 @runtime_checkable
 class SinkWithTargetSnapshot(Protocol):
-    """A sink that stores a description of its target with the fence: its snapshot.
+    """A sink that stores, beside its fence, a snapshot: a description of its target.
 
-    A later run compares the target with it, to detect that delivered rows are gone although their receipts exist.
+    A later run compares the target with the snapshot, to detect that delivered rows are gone although their receipts
+    exist.
     """
 
     def store_target_snapshot(self, epoch: int) -> None:
@@ -179,6 +205,89 @@ class ComparesTargets(Protocol):
 
         :param before: identity of the target that was written to
         :param now: identity of the target as it is now
+        """
+
+
+@runtime_checkable
+class SinkThatCreatesTarget(Protocol):
+    """A sink that creates a missing target with the source's columns, in :meth:`Sink.create_bookkeeping`.
+
+    Until then nothing is changed: :meth:`Sink.check` and :meth:`Sink.check_columns` judge the target that would be
+    created, and :meth:`Sink.claims` reports no identity. A missing target below a fence is lost, and reported as such.
+    """
+
+    def create_target_from(self, columns: Callable[[], Sequence[SourceColumn]]) -> None:
+        """Set the columns with which a missing target is created.
+
+        :param columns: function that returns the source's columns, or those of the newest schema version; called only
+            if the target is missing
+        """
+
+
+@runtime_checkable
+class SinkWithSchemaChanges(Protocol):
+    """A sink whose target can get other columns; each schema version has a receipt in the sink."""
+
+    def schema_versions(self) -> Sequence[SchemaVersion]:
+        """Return the schema versions of this ledger's pipeline that have a receipt, in any order."""
+
+    def apply_schema_version(self, epoch: int, version: SchemaVersion, steps: Sequence[TargetStep]) -> None:
+        """Claim the receipt of a schema version and change the target, in one transaction.
+
+        :param epoch: epoch of the run
+        :param version: the version
+        :param steps: the changes of the target; a change that it has already is left out
+        :raises ConfigError: if a column of the target cannot store the source's values; nothing was changed
+        :raises FencedError: if the fence is at a newer epoch; nothing was changed
+        :raises SinkError: if the version has a receipt already; nothing was changed
+        """
+
+
+@runtime_checkable
+class ReplacingSink(Protocol):
+    """A sink that replaces all records of its target by those that the batches of a refresh have staged."""
+
+    def prepare_staging(self, epoch: int, generation: int, abandoned_from: int | None) -> None:
+        """Remove what earlier refreshes of the pipeline have staged, and make room for a new one.
+
+        A sink whose staged data becomes a part of the target removes only what it can prove to be abandoned: by the
+        generations given, or by a receipt ``void`` of the batch that was to publish.
+
+        :param epoch: epoch of the run
+        :param generation: generation of the new refresh
+        :param abandoned_from: first of the generations before it that were not published
+            (:attr:`.RefreshExtent.abandoned_from`)
+        :raises FencedError: if the fence is at a newer epoch; nothing is removed then
+        """
+
+    def row_counts(self, key: BatchKey) -> tuple[int, int]:
+        """Return the number of rows that a refresh has staged by its receipts, and the number of rows in the target.
+
+        :param key: the batch that publishes the refresh
+        """
+
+    def is_staged(self, key: BatchKey, rows_end: int) -> bool:
+        """Return whether the sink has all rows of a refresh, so that :meth:`publish` would find it complete.
+
+        :param key: the batch that publishes the refresh
+        :param rows_end: end of the positions that contain rows
+        """
+
+    def publish(self, task: BatchTask, epoch: int, limits: ReplaceLimits | None) -> Outcome:
+        """Replace the target's rows by the staged ones, with the receipt of the publishing batch, in one transaction.
+
+        Readers see the rows of one refresh before, and those of another after it. With the instruction ``void``, only
+        the receipt is claimed. If the batch has a receipt already, nothing is written.
+
+        The limits are compared with the very rows that are replaced. They may be other rows than :meth:`row_counts` has
+        counted, since others may write to the target.
+
+        :param task: the batch that publishes; the positions before its range contain the rows
+        :param epoch: epoch of the run
+        :param limits: limits beyond which nothing is published; None if a user has approved the refresh
+        :return: the outcome; ``failed`` with the error if nothing was published, as when a range has no receipt;
+            ``not_attempted`` if a limit is exceeded
+        :raises FencedError: if the fence is at a newer epoch
         """
 
 
@@ -203,9 +312,10 @@ class Writer(Protocol):
         """Claim the verdict that the task's instruction asks for and write its effect, in one transaction.
 
         With the instruction ``deliver``, ``content`` has rows and dead letters; with ``reject``, all records are dead
-        letters; with ``void``, ``content`` is empty. If the batch has a receipt already, nothing is written, and the
-        outcome has that receipt and ``receipt_existed``. A two-phase sink returns ``staged``. A failed batch raises
-        nothing: the outcome is ``failed`` with the error, and everything written is rolled back.
+        letters; with ``void``, ``content`` is empty. The first claim of a batch wins: if the batch has a receipt
+        already, nothing is written, and the outcome has that receipt and ``receipt_existed``. A two-phase sink returns
+        ``staged``. A failed batch raises nothing: the outcome is ``failed`` with the error, and everything written is
+        rolled back.
 
         If the sink refuses some rows (a constraint, a value that does not fit), the writer returns :class:`Refused`,
         and the lane calls the writer again with the other rows. Until then the writer may keep a transaction open that

@@ -6,172 +6,29 @@ Spark executor. Neither knows Airflow or the ledger.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from airflow_provider_ckpt.connectors.record_positions import PositionDigest
-from airflow_provider_ckpt.core.errors import CkptError
+from airflow_provider_ckpt.connectors.source_plan import (
+    FindUnreceipted,
+    Plan,
+    PlanRequest,
+    SourceFile,
+    SourcePartition,
+    Start,
+)
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.wave import BatchTask
+from airflow_provider_ckpt.core.refresh import RefreshExtent
+from airflow_provider_ckpt.core.schema_version import SchemaVersion, SourceColumn
+from airflow_provider_ckpt.core.wave_messages import BatchTask
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 POSITION = "__pos"
 """Name of the int64 column with each record's source position, first in every Arrow batch that a reader yields."""
-
-SOURCE_END = "reaches"
-"""Key in a partition's state (:attr:`Plan.states`) of the position after the newest record that the source contains.
-
-Some of the records before it may not be readable yet. Lag is counted up to this position.
-"""
-
-SNAPSHOT = "snapshot"
-"""Key in a partition's state (:attr:`Plan.states`) of facts about the source at the last planning.
-
-The next planning compares the source with these facts, to detect that positions below the checkpoint were assigned to
-records since. A rewind removes them; a recovery that accounts for all records found replaces them.
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class SourcePartition:
-    """A part of a source with an order and a checkpoint of its own.
-
-    :param id: short and stable name; appears in batch names
-    :param identity: identity of the topic, table or directory itself (topic id; system identifier and table oid;
-        resolved directory); it reveals that the object was recreated under the same name, which is an error
-    """
-
-    id: str
-    identity: str
-
-
-@dataclass(frozen=True, slots=True)
-class SourceFile:
-    """A discovered file, recorded permanently in the order of discovery.
-
-    :param ordinal: number in discovery order, from 0
-    :param path: absolute path
-    :param base: position of the file's first byte: the sum of the sizes of all files before it
-    :param size: number of bytes (of rows for Parquet)
-    :param etag: text that changes when the file's content does (modification time in ns, size and inode, or the object
-        store's etag)
-    """
-
-    ordinal: int
-    path: str
-    base: int
-    size: int
-    etag: str
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Position at which a partition starts for the first time.
-
-    :param position: the position
-    :param files: for the files source, the discovered files, in order, over whose bytes or rows the position counts;
-        they are recorded with it, so that the position means the same bytes even if other files appear before the first
-        planning
-    """
-
-    position: int
-    files: Sequence[SourceFile] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class RangeToPlan:
-    """A range of one partition to split into batches.
-
-    :param partition: id of the partition
-    :param start: first position to plan
-    :param end: end of the range (for a gap to be planned again), or None for as far as the source reaches. If it equals
-        ``start`` there is nothing to split, and only the bound is requested
-    """
-
-    partition: str
-    start: int
-    end: int | None = None
-
-    @property
-    def needs_bound(self) -> bool:
-        """Return whether planning must determine the bound: how far the source may be read now."""
-        return self.end is None or self.end == self.start
-
-
-FindUnreceipted = Callable[[str, Sequence[Range]], Sequence[Range] | None]
-"""Function that takes the id of a partition and ranges of it that were planned, and looks for records without receipt.
-
-It returns ranges with the records that the source contains there now and whose positions are in no receipt; an empty
-sequence if there are none. It returns None if the receipts do not tell this for all of the given ranges.
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class PlanRequest:
-    """Arguments of one planning.
-
-    :param ranges: ranges to plan, oldest first
-    :param records_per_batch: number of records in a batch, exact where the source can count; None if the source chooses
-    :param max_records: approximate maximum of records to plan (back-pressure); at least one batch is planned if there
-        are records
-    :param files: files discovered so far (files source)
-    :param states: :attr:`Plan.states` of the previous planning, by partition
-    :param committed: checkpoint of each partition: every batch before this position has a verdict
-    :param lag_only: whether the plan only serves to measure the lag; the source then hardly waits for a bound to close
-    :param find_unreceipted: function that finds records in ranges planned before that are in no receipt; None if not
-        available
-    """
-
-    ranges: Sequence[RangeToPlan]
-    records_per_batch: int | None
-    max_records: int
-    files: Sequence[SourceFile] = ()
-    states: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    committed: Mapping[str, int] = field(default_factory=dict)
-    lag_only: bool = False
-    find_unreceipted: FindUnreceipted | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedBatch:
-    """A range to be recorded as a batch.
-
-    :param partition: id of the partition
-    :param range: positions of the batch
-    :param records: expected number of records, if known
-    :param expired: whether the source has deleted all records of the range (retention); an event in the ledger reports
-        this, and a user decides to skip the batch
-    """
-
-    partition: str
-    range: Range
-    records: int | None = None
-    expired: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """Result of planning; the ledger stores all of it in one transaction.
-
-    :param batches: contiguous per partition, starting where the request's ranges start
-    :param files: newly discovered files
-    :param bounds: closed bound of each partition: the position before which no new records can appear
-    :param states: per partition, JSON-ready values that the ledger stores and the source receives at the next planning
-    :param more: whether the source has more records than were planned (``max_records`` reached)
-    :param refused: an error for each part of the source that cannot be read; the run delivers the rest, then fails
-    :param notices: warnings about probable mistakes, one line each
-    """
-
-    batches: Sequence[PlannedBatch] = ()
-    files: Sequence[SourceFile] = ()
-    bounds: Mapping[str, int] = field(default_factory=dict)
-    states: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    more: bool = False
-    refused: Sequence[CkptError] = ()
-    notices: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,10 +38,47 @@ class RecordShape:
     :param raw: if True, one ``value`` column of bytes, to be decoded by the transform, and possibly ``key``,
         ``headers`` and ``timestamp``; if False, typed columns
     :param columns: name and Spark SQL type of each column, in order
+    :param version: number of the schema version that the columns are of; None if the pipeline has no versions
+    :param source_columns: number and type in the source of each column that is read, which a reader compares with the
+        source; empty without a version
+    :param refused: columns with a value in which a record is rejected: by name, the Spark SQL type of the null that the
+        output has for it, empty if the output has no such column, and the key of the policy that refuses it
     """
 
     raw: bool
     columns: Sequence[tuple[str, str]]
+    version: int | None = None
+    source_columns: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    refused: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+    @property
+    def absent(self) -> Sequence[str]:
+        """Names of the columns that the source does not have any more, and that are null in each record."""
+        return [] if self.version is None else [name for name, _ in self.columns if name not in self.source_columns]
+
+    @property
+    def outputs(self) -> Sequence[tuple[str, str]]:
+        """Name and Spark SQL type of each column that a record has for the sink if no expression changes it."""
+        nulls = {name: null for name, (null, _) in self.refused.items()}
+        return [(name, nulls.get(name, kind)) for name, kind in self.columns if nulls.get(name) != ""]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the shape as a JSON-ready dict; :meth:`from_json` is the inverse."""
+        return {
+            "raw": self.raw,
+            "columns": [list(column) for column in self.columns],
+            "version": self.version,
+            "source_columns": {name: list(column) for name, column in self.source_columns.items()},
+            "refused": {name: list(refusal) for name, refusal in self.refused.items()},
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> RecordShape:
+        """Restore a shape from the output of :meth:`to_json`."""
+        columns = [(str(name), str(kind)) for name, kind in data["columns"]]
+        source = {str(name): (int(number), str(kind)) for name, (number, kind) in data["source_columns"].items()}
+        refused = {str(name): (str(null), str(key)) for name, (null, key) in data["refused"].items()}
+        return cls(data["raw"], columns, data["version"], source, refused)
 
 
 class Source(Protocol):
@@ -262,7 +156,7 @@ class SourceEvidence:
 
 @dataclass(frozen=True, slots=True)
 class PlanningAlarm:
-    """Alarm: the signs in a source that records may have been missed, because of which the next planning would fail.
+    """Signs in a source that records may have been missed; until a recovery has accounted for them, planning fails.
 
     :param evidence: the signs
     :param state: state of the partition to store once a recovery has accounted for all of them, so that planning
@@ -293,6 +187,47 @@ class WatchedSource(Protocol):
         :param state: state that the last planning stored; see :attr:`Plan.states`
         :param unread: function that finds records below the end of the plan that are in no receipt; None if not
             available
+        """
+
+
+@runtime_checkable
+class DescribesColumns(Protocol):
+    """A source that tells which columns it has now, with their types."""
+
+    def columns(self) -> Sequence[SourceColumn]:
+        """Return the columns that the source has now, without those that the pipeline does not name."""
+
+
+@runtime_checkable
+class SourceWithColumns(DescribesColumns, Protocol):
+    """A source whose columns can change."""
+
+    def version_shape(self, version: SchemaVersion) -> RecordShape:
+        """Return the columns that this source's readers yield for batches of a schema version."""
+
+    def is_wider(self, name: str, before: str, after: str) -> bool:
+        """Return whether a type has all values of another, so that a column may change from the one to the other.
+
+        :param name: name of the column
+        :param before: type before the change
+        :param after: type after it
+        """
+
+
+@runtime_checkable
+class RefreshedSource(Protocol):
+    """A source that is read as a whole in each run, under a snapshot that it holds (see ``core/refresh.py``)."""
+
+    def begin_refresh(self, partition: str) -> RefreshExtent:
+        """Take a snapshot of a partition and return its extent; the snapshot that was taken before ends.
+
+        :param partition: id of the partition
+        """
+
+    def holds_snapshot(self, snapshot: str) -> bool:
+        """Return whether this object has taken a snapshot, which it holds until it takes another or is closed.
+
+        :param snapshot: id of the snapshot
         """
 
 

@@ -11,7 +11,7 @@ from airflow_provider_ckpt.core.receipt import Counts
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.delivery import DeadLetterQueue
     from airflow_provider_ckpt.connectors.batch_content import BatchContent
-    from airflow_provider_ckpt.core.wave import BatchTask
+    from airflow_provider_ckpt.core.wave_messages import BatchTask
 
 
 def checked_counts(content: BatchContent, task: BatchTask, queue: DeadLetterQueue) -> Counts:

@@ -22,7 +22,7 @@ class AcknowledgingPartition(PartitionView):
         return {seq: b for seq, b in self.batches.items() if b.state in RESOLVED}
 
     def ack(self, receipt: Receipt, *, advance: bool = True) -> list[Event]:
-        """Resolve a batch by its receipt: the batch gets the state of the receipt's verdict, such as ``delivered``.
+        """Resolve a batch by its receipt, whose verdict determines the batch's state, such as ``delivered``.
 
         A second receipt of the batch changes nothing and is recorded as the event ``ack_duplicate``. A receipt of a
         batch that is unknown or was never started changes nothing either, and is recorded as ``ack_spurious``.

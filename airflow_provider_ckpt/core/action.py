@@ -1,4 +1,4 @@
-"""An action of a user on a pipeline, such as hold, skip or rewind: its kinds, its data, and which kinds need a reason.
+"""An action of a user on a pipeline: its kinds, and which of them need a reason, the sink's receipts or a new epoch.
 
 ``apply_action.py`` applies an action to the state of a pipeline (semantics, sections 1, 3 and 4).
 """
@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.dead_letters import DeadLetters
-from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError
 from airflow_provider_ckpt.core.ranges import Range
 
 
@@ -25,6 +26,10 @@ class ActionKind(StrEnum):
     - ``replay_dead_letters`` and ``discard_dead_letters`` change dead letters.
     - ``resend_to_sink`` and ``keep_sink`` accept a sink that has changed: the first sends again what the sink has lost,
       the second continues from the checkpoint. ``move`` lets the next run deliver to another sink.
+    - ``accept_schema`` lets the next run follow a change of the source's columns that the policy does not allow.
+    - ``adopt`` continues with the receipts that another ledger has in the sink.
+    - ``break_lease``, ``collect_garbage`` and ``delete_pipeline`` change what the ledger stores of the pipeline; their
+      events are ``lease_broken``, ``collection_begun`` and ``collected``, and ``forgotten``.
     """
 
     HOLD = "hold"
@@ -43,6 +48,11 @@ class ActionKind(StrEnum):
     RESEND_TO_SINK = "resend_to_sink"
     KEEP_SINK = "keep_sink"
     MOVE = "move"
+    ACCEPT_SCHEMA = "accept_schema"
+    ADOPT = "adopt"
+    BREAK_LEASE = "break_lease"
+    COLLECT_GARBAGE = "collect_garbage"
+    DELETE_PIPELINE = "delete_pipeline"
 
 
 NEED_NEW_EPOCH = frozenset({ActionKind.FORCE_STOP, ActionKind.REWIND})
@@ -69,13 +79,31 @@ They are never stored for a later run. The command itself acquires the lease, co
 and applies the action.
 """
 
+NEED_COLUMNS = frozenset({ActionKind.ACCEPT_SCHEMA})
+"""Actions that only a run applies, when it has compared the source's columns with those that the action names."""
+
+HAVE_OWN_COMMAND = frozenset(
+    {ActionKind.ADOPT, ActionKind.BREAK_LEASE, ActionKind.COLLECT_GARBAGE, ActionKind.DELETE_PIPELINE}
+)
+"""Actions for each of which the ledger has a command of its own.
+
+They are never stored for a run, and leave batches, positions and dead letters as they are, unless they delete them.
+"""
+
 NEED_REASON = SINK_ACTIONS | {
+    ActionKind.ACCEPT_SCHEMA,
+    ActionKind.ADOPT,
+    ActionKind.BREAK_LEASE,
+    ActionKind.DELETE_PIPELINE,
     ActionKind.SKIP,
     ActionKind.DISCARD_DEAD_LETTERS,
     ActionKind.REWIND,
     ActionKind.FORCE_STOP,
 }
-"""Actions that require a reason, because they give records up or send records again."""
+"""Actions that require a reason.
+
+They give records up, send records again, change the target, stop a run or delete a pipeline.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +126,16 @@ class Action:
         derived again under the lease, and the action is refused if the result differs
     :param states: for recover: by source partition, the new values of the state that the source connector stores in the
         ledger, with which the next planning compares the source
-    :param taken_back: for rewind and resend: ids of side partitions that replay dead letters whose records are read
-        again; their undelivered batches are skipped
+    :param cancelled_replays: for rewind and resend: ids of side partitions that replay dead letters whose records are
+        read again; their undelivered batches are skipped
+    :param fingerprint: for accept_schema: digest of the source's columns that the user has seen
+    :param changes: for accept_schema: what changes with these columns, one sentence for each changed column
+    :param version: for accept_schema: number of the newest schema version that the user has seen
+    :param policy: for accept_schema: digest of the section ``schema`` that the user has seen
+    :param ledger_id: for adopt: id of the ledger whose receipts are adopted
+    :param epoch: for break lease and delete: epoch of the lease when the action was made; the action is refused if
+        another run has acquired the lease since
+    :param older_than: for garbage collection: time before which rows may be deleted
     """
 
     kind: ActionKind
@@ -112,7 +148,14 @@ class Action:
     with_replayed: bool = False
     from_receipts: bool = False
     states: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    taken_back: tuple[str, ...] = ()
+    cancelled_replays: tuple[str, ...] = ()
+    fingerprint: str = ""
+    changes: tuple[str, ...] = ()
+    version: int | None = None
+    policy: str = ""
+    ledger_id: str | None = None
+    epoch: int | None = None
+    older_than: datetime | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the action as a JSON-ready dict, which the ledger stores; :meth:`from_json` is the inverse."""
@@ -127,7 +170,12 @@ class Action:
             "with_replayed": self.with_replayed,
             **({"from_receipts": True} if self.from_receipts else {}),
             **({"states": {name: dict(state) for name, state in self.states.items()}} if self.states else {}),
-            **({"taken_back": list(self.taken_back)} if self.taken_back else {}),
+            **({"cancelled_replays": list(self.cancelled_replays)} if self.cancelled_replays else {}),
+            **({"fingerprint": self.fingerprint, "changes": list(self.changes)} if self.fingerprint else {}),
+            **({"version": self.version, "policy": self.policy} if self.policy else {}),
+            **({"ledger_id": self.ledger_id} if self.ledger_id is not None else {}),
+            **({"epoch": self.epoch} if self.epoch is not None else {}),
+            **({"older_than": self.older_than.isoformat()} if self.older_than is not None else {}),
         }
 
     @classmethod
@@ -144,7 +192,28 @@ class Action:
             data.get("with_replayed", False),
             data.get("from_receipts", False),
             data.get("states", {}),
-            tuple(data.get("taken_back", ())),
+            tuple(data.get("cancelled_replays", ())),
+            data.get("fingerprint", ""),
+            tuple(data.get("changes", ())),
+            data.get("version"),
+            data.get("policy", ""),
+            data.get("ledger_id"),
+            data.get("epoch"),
+            datetime.fromisoformat(data["older_than"]) if "older_than" in data else None,
+        )
+
+
+def refuse_own_command(kind: ActionKind, pipeline: str) -> None:
+    """Raise an error if an action is carried out by a command of its own, and not by a run or on batches.
+
+    :param kind: the kind of action
+    :param pipeline: name of the pipeline, for the error message
+    :raises LedgerStateError: if it is one of :data:`HAVE_OWN_COMMAND`
+    """
+    if kind in HAVE_OWN_COMMAND:
+        raise LedgerStateError(
+            f"{kind.replace('_', ' ')} is a command of its own: it is neither stored for a run nor applied to batches.",
+            pipeline=pipeline,
         )
 
 

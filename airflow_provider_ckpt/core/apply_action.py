@@ -1,4 +1,4 @@
-"""Apply a user's action to a pipeline's state: as a whole, or not at all if the state does not allow it.
+"""Decide what a user's action changes in a pipeline's state: as a whole, or nothing if the state does not allow it.
 
 An action that is requested while a run holds the lease is stored in the ledger, and the lease holder applies it. An
 action is refused depending on the state of the pipeline and of the batches that the action names (semantics, sections
@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from airflow_provider_ckpt.core import side_partitions
-from airflow_provider_ckpt.core.action import DEAD_LETTER_ACTIONS, SINK_ACTIONS, Action, ActionKind
+from airflow_provider_ckpt.core.action import DEAD_LETTER_ACTIONS, NEED_COLUMNS, SINK_ACTIONS, Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchState, Instruction
 from airflow_provider_ckpt.core.batch_key import BatchKey, SideKind
-from airflow_provider_ckpt.core.batch_transitions import Partition
-from airflow_provider_ckpt.core.dead_letter_replay import Replay
 from airflow_provider_ckpt.core.dead_letters import DeadLetters
 from airflow_provider_ckpt.core.errors import LedgerStateError
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.phases import Phase, PipelineState
+from airflow_provider_ckpt.core.replay_content import Replay
 from airflow_provider_ckpt.core.replay_range import check_replay_range, replay_range, require_resolved, resend_range
 from airflow_provider_ckpt.core.rewind import rewind
 from airflow_provider_ckpt.core.tickets import Event, HeldTicket, InFlightTicket, PlannedTicket
@@ -26,7 +26,7 @@ _SIDE_KINDS = {ActionKind.REPLAY: SideKind.REPLAY, ActionKind.RECOVER: SideKind.
 
 
 def apply(pipeline_state: PipelineState, action: Action, *, reason: str) -> list[Event]:
-    """Apply an action to a pipeline's state, as a whole.
+    """Apply a user's action to a pipeline's state in memory, completely or not at all.
 
     :param pipeline_state: the pipeline's partitions and phase, which are changed
     :param action: the action
@@ -42,11 +42,13 @@ def apply(pipeline_state: PipelineState, action: Action, *, reason: str) -> list
     }
     if action.kind in SINK_ACTIONS:
         return _change_sink(pipeline_state, action, reason)
+    if action.kind in NEED_COLUMNS:
+        return []
     if action.kind in phases:
         return phases[action.kind](reason=reason)
     if action.kind is ActionKind.REWIND:
-        _check_taken_back(pipeline_state, action)
-        return _rewind(pipeline_state, action, reason) + _take_back(pipeline_state, action, reason)
+        _check_cancelled_replays(pipeline_state, action)
+        return _rewind(pipeline_state, action, reason) + _cancel_replays(pipeline_state, action, reason)
     if action.kind in _SIDE_KINDS:
         return _re_read(pipeline_state, action, _SIDE_KINDS[action.kind])
     if action.kind in DEAD_LETTER_ACTIONS:
@@ -68,31 +70,31 @@ def _change_sink(pipeline_state: PipelineState, action: Action, reason: str) -> 
     steps = [_batch_step(pipeline_state, ActionKind.HOLD, key, reason) for key in action.batches]
     for name, span in action.ranges:
         require_resolved(pipeline_state, name, span)
-    _check_taken_back(pipeline_state, action)
+    _check_cancelled_replays(pipeline_state, action)
     events = _rewind(pipeline_state, action, reason) if action.positions else []
     for name, span in action.ranges:
         events += resend_range(pipeline_state, name, span)[1]
-    return events + [event for step in steps for event in step()] + _take_back(pipeline_state, action, reason)
+    return events + [event for step in steps for event in step()] + _cancel_replays(pipeline_state, action, reason)
 
 
-def _check_taken_back(pipeline_state: PipelineState, action: Action) -> None:
-    for name in action.taken_back:
+def _check_cancelled_replays(pipeline_state: PipelineState, action: Action) -> None:
+    for name in action.cancelled_replays:
         if pipeline_state.partition(name).unplanned() and pipeline_state.phase is not Phase.RUNNING:
             raise LedgerStateError(
-                f"{name} replays dead letters that are to be read again, and cannot be taken back while the pipeline "
+                f"{name} replays dead letters that are to be read again, and cannot be cancelled while the pipeline "
                 f"is {pipeline_state.phase.value}.",
                 hint="Resume the pipeline first.",
             )
 
 
-def _take_back(pipeline_state: PipelineState, action: Action, reason: str) -> list[Event]:
-    """Plan the rest of each side partition in ``action.taken_back``, then skip all of its unresolved batches.
+def _cancel_replays(pipeline_state: PipelineState, action: Action, reason: str) -> list[Event]:
+    """Plan the rest of each side partition in ``action.cancelled_replays``, then skip all of its unresolved batches.
 
     These side partitions replay dead letters whose records the rewind or resend reads again. Without this step, the
     records would be delivered twice. The function returns the events for the audit log.
     """
     events: list[Event] = []
-    for partition in map(pipeline_state.partition, action.taken_back):
+    for partition in map(pipeline_state.partition, action.cancelled_replays):
         for span in partition.unplanned():
             events += partition.plan(span)
         for batch in list(partition.blocking.values()):

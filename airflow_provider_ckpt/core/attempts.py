@@ -1,6 +1,8 @@
 """Attempts of batches: begin an attempt, and end an attempt that got no receipt (semantics, section 1).
 
-An attempt that was abandoned, fenced, cancelled or never executed does not count against ``max_attempts``.
+No attempt begins before the batch's ``not_before``. With at-most-once delivery, beginning an attempt resolves the batch
+as ``sent``, so that it is never sent again. An attempt that was abandoned, fenced, cancelled or never executed, or that
+failed in an outage, does not count against ``max_attempts``.
 """
 
 from __future__ import annotations
@@ -74,7 +76,8 @@ class AttemptingPartition(AcknowledgingPartition):
         :param error: the error that the lane reported
         :param not_before: earliest start of the next attempt, UTC; None if it may start at once
         :param next_round: whether this round's attempts are used up, so that the next attempt is in the next round
-        :param counts: whether the failure counts against ``max_attempts``; an outage of the whole sink does not
+        :param counts: whether the failure counts against ``max_attempts``; one that ends the run, such as an outage of
+            the whole source or sink, does not
         :return: the ticket that is needed to begin the batch again, and the events for the audit log
         :raises LedgerStateError: if the attempt is not the open one
         """

@@ -1,6 +1,6 @@
 """Batches as immutable values: the state of a batch, and the counters and outcomes of its attempts.
 
-The transitions between the states are in ``batch_transitions.py`` (semantics, section 1).
+The transitions between the states are in ``partition.py`` (semantics, section 1).
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class BatchKey:
 
     @classmethod
     def parse(cls, text: str, *, generation: int | None = None) -> BatchKey:
-        """Parse the text form of a key: ``partition#seq`` or ``partition#seq@generation``.
+        """Return the key that a text names, written ``partition#seq`` or ``partition#seq@generation``.
 
         :param text: the text that a user wrote
         :param generation: the generation to use if the text names none; None stands for 1

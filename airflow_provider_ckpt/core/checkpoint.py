@@ -1,4 +1,7 @@
-"""Compute a partition's checkpoint, and the cancellation watermark, which it may not pass (semantics, section 2)."""
+"""Compute a partition's checkpoint, and the cancellation watermark, which it may not pass (semantics, section 2).
+
+A batch that was cancelled sets the watermark until it is begun again, resolved, skipped or superseded.
+"""
 
 from __future__ import annotations
 

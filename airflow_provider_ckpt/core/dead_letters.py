@@ -1,4 +1,6 @@
-"""The ledger's index of dead letters and their states (semantics, section 8).
+"""Dead letters in the ledger's index: which count, their states, and from which state each may change.
+
+Only those of the attempt that the batch's receipt names count (semantics, section 8).
 
 The dead letters themselves are in the dead letter store. An entry of the index is a group of consecutive dead letters
 that have the same batch, error type and state. The sink keeps a batch's dead letters in an order that never changes, so
@@ -8,14 +10,15 @@ decisions, not on the number of records.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import Any, NamedTuple
 
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.receipt import Receipt
 
 UNKNOWN_TYPE = "unknown"
 """Error type in the index of dead letters that are known only from a receipt: it counts them without naming types."""
@@ -41,6 +44,36 @@ class DeadLetterState(StrEnum):
 UNDELIVERED = frozenset({DeadLetterState.PARKED, DeadLetterState.PARKED_AGAIN, DeadLetterState.REPLAYING})
 """States of dead letters that are neither replayed nor discarded yet."""
 
+REPLAYABLE = frozenset({DeadLetterState.PARKED, DeadLetterState.PARKED_AGAIN})
+"""States of parked dead letters, which may be replayed or discarded."""
+
+
+class DeadLetterEvent(Enum):
+    """An event that may change the state of dead letters.
+
+    - ``SELECTED``: a user selects them for a replay, or discards them
+    - ``REPLAY_RECEIPT``: the receipt of a replay's batch that contains them becomes known to the ledger
+    - ``AT_MOST_ONCE_ATTEMPT``: a replay's batch that contains them is sent at most once, and its attempt begins
+    - ``REPLAY_SKIPPED``: a replay's batch that contains them is skipped
+    - ``REPLAY_LOST``: the sink has lost the replay that sent them, for example because it was restored from a backup
+    """
+
+    SELECTED = "selected"
+    REPLAY_RECEIPT = "replay_receipt"
+    AT_MOST_ONCE_ATTEMPT = "at_most_once_attempt"
+    REPLAY_SKIPPED = "replay_skipped"
+    REPLAY_LOST = "replay_lost"
+
+
+CHANGES_FROM: Mapping[DeadLetterEvent, frozenset[DeadLetterState]] = {
+    DeadLetterEvent.SELECTED: REPLAYABLE,
+    DeadLetterEvent.REPLAY_RECEIPT: REPLAYABLE | {DeadLetterState.REPLAYING},
+    DeadLetterEvent.AT_MOST_ONCE_ATTEMPT: frozenset({DeadLetterState.REPLAYING}),
+    DeadLetterEvent.REPLAY_SKIPPED: frozenset({DeadLetterState.REPLAYING}),
+    DeadLetterEvent.REPLAY_LOST: frozenset({DeadLetterState.REPLAYED}),
+}
+"""States from which each event changes a dead letter; it leaves those in another state as they are."""
+
 
 class AttemptKey(NamedTuple):
     """Key of an attempt that wrote dead letters.
@@ -55,6 +88,14 @@ class AttemptKey(NamedTuple):
     key: BatchKey
     attempt: int
     epoch: int
+
+
+def attempt_of(receipt: Receipt) -> AttemptKey:
+    """Return the key of the attempt that wrote a receipt.
+
+    Of the dead letters that a batch's attempts have written, only those of this attempt are valid.
+    """
+    return AttemptKey(receipt.key, receipt.attempt, receipt.epoch)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -84,7 +125,7 @@ class DeadLetters:
 
     @property
     def end(self) -> int:
-        """Number of the last of these dead letters, plus one."""
+        """Number of the last of these consecutive dead letters, plus one: the exclusive end of their numbers."""
         return self.first + self.records
 
     def part(self, first: int, end: int) -> DeadLetters:
@@ -167,7 +208,7 @@ def newest_reread(entry: IndexEntry, rereads: Iterable[RereadRange]) -> int | No
 
 
 def update_entries(
-    entries: Iterable[IndexEntry], wanted: Iterable[DeadLetters], states: Collection[DeadLetterState], **changes: Any
+    entries: Iterable[IndexEntry], wanted: Iterable[DeadLetters], event: DeadLetterEvent, **changes: Any
 ) -> tuple[list[DeadLetters], list[tuple[IndexEntry, list[IndexEntry]]]]:
     """Compute how index entries change if some dead letters get new field values; the entries are not modified.
 
@@ -175,7 +216,7 @@ def update_entries(
 
     :param entries: the index
     :param wanted: the dead letters to change
-    :param states: only entries in one of these states change
+    :param event: what happened to them; only entries in a state from which it may change them do
     :param changes: new values of :class:`IndexEntry` fields, such as ``state``
     :return: the dead letters that change, and pairs of an old entry and the entries that replace it
     """
@@ -189,7 +230,7 @@ def update_entries(
         at, pieces = own.first, []
         for dead_letters in sorted(runs_by_key.get((own.source, own.error_type), ())):
             first, end = max(dead_letters.first, at), min(dead_letters.end, own.end)
-            if entry.state not in states or first >= end:
+            if entry.state not in CHANGES_FROM[event] or first >= end:
                 continue
             if first > at:
                 pieces.append(replace(entry, dead_letters=own.part(at, first)))

@@ -1,4 +1,4 @@
-"""The error policy: choose by an error's type whether to retry, dead-letter, skip or halt (semantics, section 7)."""
+"""The error policy: retry, dead-letter, skip or halt, by an error's type and SQLSTATE (semantics, section 7)."""
 
 from __future__ import annotations
 

@@ -1,15 +1,29 @@
 """Isolate a batch that may have killed its Spark executor: it runs alone, and is held if executors keep dying.
 
-Otherwise its crashes would use up the attempts of the other batches of its wave (semantics, section 7).
+That may be the first batch without a receipt of each lane. Otherwise its crashes would use up the attempts of the other
+batches of its wave (semantics, section 7).
 """
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace
 
 from airflow_provider_ckpt.core.batch import BatchState
+from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.held_batches import HoldingPartition
 from airflow_provider_ckpt.core.tickets import Event, InFlightTicket, PlannedTicket
+
+
+def suspects(lanes: Iterable[Iterable[BatchKey]], unresolved: Container[BatchKey]) -> Iterator[BatchKey]:
+    """Yield the batches that may have killed their Spark executor: in each lane, the first batch without a receipt.
+
+    :param lanes: batches of the lost wave, each lane in order
+    :param unresolved: the batches without a receipt
+    """
+    for lane in lanes:
+        yield from itertools.islice((key for key in lane if key in unresolved), 1)
 
 
 class IsolatingPartition(HoldingPartition):

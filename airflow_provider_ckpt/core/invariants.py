@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from airflow_provider_ckpt.core.acknowledgements import AcknowledgingPartition
 from airflow_provider_ckpt.core.batch import BLOCKING, RESOLVED, VERDICT_STATE, Batch, BatchState
@@ -18,6 +19,10 @@ from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.range_receipts import RangeReceipt
 from airflow_provider_ckpt.core.ranges import Range, contiguous_end
 from airflow_provider_ckpt.core.receipt import Verdict
+from airflow_provider_ckpt.core.refresh import RefreshExtent
+
+PUBLISHED_COMPLETE = "PublishedGenerationIsComplete"
+"""Invariant: a refresh is published only after every one of its rows has got its verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,27 @@ def state_violations(
 def step_violations(before: AcknowledgingPartition, after: AcknowledgingPartition) -> list[Violation]:
     """Return the violations of all invariants that compare a partition before and after one step."""
     return [Violation(name, after.id, *what) for name, check in STEP_CHECKS.items() for what in check(before, after)]
+
+
+def refresh_violations(partition: AcknowledgingPartition, state: Mapping[str, Any]) -> list[Violation]:
+    """Return the violations of :data:`PUBLISHED_COMPLETE` by a partition; empty if its generation is no refresh.
+
+    :param partition: the partition
+    :param state: values that the ledger stores for the source, among them the extent of the refresh
+    """
+    extent = RefreshExtent.of(state)
+    if extent is None or partition.committed >= extent.rows_end:
+        return []
+    return [
+        Violation(
+            PUBLISHED_COMPLETE,
+            partition.id,
+            f"{batch.key} publishes and was started, but committed is {partition.committed} of {extent.rows_end}",
+            partition.committed,
+        )
+        for batch in partition.batches.values()
+        if batch.range.end > extent.rows_end and batch.started
+    ]
 
 
 # Invariants of a state

@@ -28,9 +28,9 @@ class PartitionLag:
 
     @property
     def distance(self) -> int:
-        """Difference of the two positions, at least 0.
+        """Number of positions from the checkpoint (``committed``) to the end of the source (``end``), at least 0.
 
-        While the checkpoint is ``start``, the number itself means nothing; only its change over time does.
+        While the checkpoint is ``start``, only the change of this number over time has a meaning.
         """
         return max(self.end - self.committed, 0)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from airflow_provider_ckpt.core.batch import Batch
-from airflow_provider_ckpt.core.wave import BatchTask
+from airflow_provider_ckpt.core.wave_messages import BatchTask
 
 
 def distribute(tasks: Iterable[BatchTask], lanes: int, *, pinned: bool) -> list[list[BatchTask]]:

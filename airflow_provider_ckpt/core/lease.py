@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from airflow_provider_ckpt.core import epoch as epochs
-from airflow_provider_ckpt.core import stale_epoch
+from airflow_provider_ckpt.core import refuse_stale_epoch
 from airflow_provider_ckpt.core.errors import LeaseBusyError
 
 
@@ -49,7 +49,7 @@ TAKEOVERS = frozenset({LeaseGrantReason.EXPIRED, LeaseGrantReason.DEAD, LeaseGra
 """Reasons with which a lease passes from one owner to another; the metric ``lease.takeovers`` counts these."""
 
 
-def assume_alive(_owner: str) -> bool:
+def never_dead(_owner: str) -> bool:
     """Return False for every owner: no owner is known to be dead.
 
     This is the default of :func:`grant`'s ``is_dead``, for callers that cannot look up processes.
@@ -64,7 +64,7 @@ def grant(
     now: datetime,
     ttl: timedelta,
     at_least: int = 0,
-    is_dead: Callable[[str], bool] = assume_alive,
+    is_dead: Callable[[str], bool] = never_dead,
     force: bool = False,
 ) -> tuple[LeaseState, LeaseGrantReason]:
     """Grant a pipeline's lease to an owner under a new epoch.
@@ -113,5 +113,5 @@ def renew(lease: LeaseState | None, epoch: int, owner: str, *, now: datetime) ->
     :param now: the current time, UTC
     :raises StaleEpochError: if another epoch is the newest, another owner holds this one, or the lease was released
     """
-    known = stale_epoch.check_epoch(lease, epoch, owner)
+    known = refuse_stale_epoch.check_epoch(lease, epoch, owner)
     return replace(known, expires_at=now + known.ttl)

@@ -8,7 +8,7 @@ _WHOLE = re.compile(r"[-+]?[0-9]+")
 
 
 def parse_whole_number(text: str) -> int:
-    """Parse a whole number with an optional sign; only the digits 0 to 9 are accepted.
+    """Return the whole number that a text contains; only an optional sign and the digits 0 to 9 are accepted.
 
     ``int`` would also accept digits of other alphabets and underscores.
 

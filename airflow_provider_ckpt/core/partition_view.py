@@ -95,14 +95,14 @@ class PartitionView:
         return [*self.gaps(), *rest]
 
     def planned_ticket(self, seq: int) -> PlannedTicket:
-        """Check that a batch is planned, and return the ticket that is needed to begin, hold or skip it.
+        """Return the ticket that is needed to begin, hold or skip a batch, after checking that the batch is planned.
 
         :raises LedgerStateError: if the batch is unknown or in another state
         """
         return PlannedTicket(self._expect(seq, BatchState.PLANNED).key)
 
     def in_flight_ticket(self, seq: int) -> InFlightTicket:
-        """Check that a batch is in flight, and return the ticket that is needed to end its open attempt.
+        """Return the ticket that is needed to end a batch's open attempt, after checking that the batch is in flight.
 
         :raises LedgerStateError: if the batch is unknown or in another state
         """
@@ -111,13 +111,13 @@ class PartitionView:
         return InFlightTicket(batch.key, batch.attempts, batch.epoch)
 
     def held_ticket(self, seq: int) -> HeldTicket:
-        """Check that a batch is held, and return the ticket that is needed to release it.
+        """Return the ticket that is needed to release a batch, after checking that the batch is held.
 
         :raises LedgerStateError: if the batch is unknown or in another state
         """
         return HeldTicket(self._expect(seq, BatchState.HELD).key)
 
-    # Helpers of the transitions in batch_transitions.py
+    # Helpers of the transitions in partition.py
 
     def _batch_of_ticket(self, ticket: PlannedTicket | InFlightTicket) -> Batch:
         if isinstance(ticket, InFlightTicket):

@@ -13,7 +13,7 @@ from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.tickets import Event
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.core.batch_transitions import Partition
+    from airflow_provider_ckpt.core.partition import Partition
 
 
 class Phase(StrEnum):

@@ -1,7 +1,7 @@
-"""Range receipts: the merged receipts of adjacent batches below the checkpoint.
+"""Range receipts: sums of the receipts of adjacent batches, whose single receipts the ledger does not keep.
 
-The ledger merges receipts to stay small: the number of range receipts grows with the gaps between them, not with the
-number of batches.
+Receipts below the low watermark are merged by ``ledger/store/receipts.py``, so that the ledger stays small: the number
+of range receipts grows with the gaps between them, not with the number of batches.
 """
 
 from __future__ import annotations

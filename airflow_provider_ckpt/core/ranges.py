@@ -42,12 +42,12 @@ class Range:
         return f"[{position_text(self.start)}, {position_text(self.end)})"
 
     def overlaps(self, other: Range) -> bool:
-        """Return whether the two ranges share a position."""
+        """Return whether this range and another one have a position in common; adjacent ranges have none."""
         return self.start < other.end and other.start < self.end
 
 
 def merge(ranges: Iterable[Range]) -> list[Range]:
-    """Return the fewest ranges that contain the same positions, in order.
+    """Return the fewest ranges that together contain the same positions as the given ones, in ascending order.
 
     Overlapping and adjacent ranges become one.
     """

@@ -1,4 +1,7 @@
-"""The receipt of a batch: the sink's proof of the batch's verdict, with record counts (semantics, sections 1 and 5)."""
+"""The receipt of a batch: the sink's proof of the batch's verdict, with record counts (semantics, sections 1 and 5).
+
+That nothing but a receipt ends a batch once it was begun is decided in ``partition.py``.
+"""
 
 from __future__ import annotations
 

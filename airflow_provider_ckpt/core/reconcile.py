@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 
 from airflow_provider_ckpt.core.batch import BLOCKING, VERDICT_STATE, Batch, BatchState
-from airflow_provider_ckpt.core.batch_transitions import Partition
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.core.rewind import rewind
@@ -88,7 +88,7 @@ def _settle_generation(partition: Partition, receipts: Sequence[Receipt], epoch:
 
 
 def matches_batch(partition: Partition, receipt: Receipt) -> bool:
-    """Return whether the ledger knows the batch of a receipt with the same range; if not, the receipt must be imported.
+    """Return whether the ledger knows a receipt's batch, with the same range; if not, the receipt must be imported.
 
     A batch that the checkpoint has passed counts as known.
 
@@ -145,7 +145,7 @@ class _RangeIndex:
         self._starts = [batch.range.start for batch in self._batches]
 
     def overlapping(self, span: Range) -> Iterator[int]:
-        """Yield the seqs of the batches that overlap a range, the one with the largest range start first."""
+        """Yield the numbers (``seq``) of the batches that overlap a range, the last range first."""
         for at in range(bisect_left(self._starts, span.end) - 1, -1, -1):
             batch = self._batches[at]
             if batch.range.end <= span.start:

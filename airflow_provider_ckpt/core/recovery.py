@@ -1,8 +1,9 @@
 """Find the records of a source above the low watermark that were never read.
 
 Some records appear in the source after their range was read, for example rows of a transaction that committed late.
-They are found by comparing the receipts' counts with the records that the source contains now. The functions are pure;
-the caller reads the source (semantics, section 5).
+They are found by comparing the receipts' counts with the records that the source contains now. What is younger than
+``settle_lag`` is left out, which only avoids noise: a later recovery finds it. The functions are pure; the caller reads
+the source (semantics, section 5).
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ section 5).
 from __future__ import annotations
 
 from airflow_provider_ckpt.core.batch_key import SideKind
-from airflow_provider_ckpt.core.batch_transitions import Partition
 from airflow_provider_ckpt.core.errors import LedgerStateError
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.phases import PipelineState
 from airflow_provider_ckpt.core.ranges import Range, position_text
 from airflow_provider_ckpt.core.side_partitions import add_side_partition

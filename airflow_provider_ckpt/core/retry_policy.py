@@ -1,6 +1,6 @@
-"""The retry policy: number and delay of a batch's attempts, and the reaction to a failed attempt.
+"""The retry policy: number and delay of a batch's attempts, and the reaction to an error of a single record.
 
-The reaction when all attempts are used up is in ``exhausted_retries.py``.
+What happens to a batch whose attempt failed is decided in ``failed_attempt.py``.
 
 The functions are pure: the time and a random number are arguments, so every decision can be reproduced (semantics,
 section 7).
@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 
-from airflow_provider_ckpt.core.batch import Batch, Instruction
-from airflow_provider_ckpt.core.decisions import Decision, FailRun, HaltRun, RejectBatch, RetryBatch, SkipBatch
+from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.error_policy import choose_action, default_action
 from airflow_provider_ckpt.core.errors import ErrorAction, ErrorInfo, ErrorType
-from airflow_provider_ckpt.core.exhausted_retries import OnExhausted, decide_exhausted
+from airflow_provider_ckpt.core.on_exhausted import OnExhausted
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ class RetryPolicy:
     on_exhausted: OnExhausted = OnExhausted.DLQ
 
     def delay(self, finished: int, deviation: float) -> timedelta:
-        """Return the delay before the next attempt.
+        """Return the time to wait before the next attempt: exponential up to a maximum, plus or minus jitter.
 
         :param finished: number of attempts of the batch that failed so far, including the one just failed
         :param deviation: a random number in [-1, 1] that determines the jitter
@@ -95,38 +94,3 @@ class DeliveryPolicy:
         ):
             return ErrorAction.DEAD_LETTER if default_action(error) is not ErrorAction.HALT else ErrorAction.HALT
         return action
-
-
-def decide(batch: Batch, error: ErrorInfo, policy: DeliveryPolicy, *, now: datetime, deviation: float) -> Decision:
-    """Decide what happens to a batch whose lane reported a failure (semantics, section 7).
-
-    ``skip_and_log`` applies to records. If a record that could not be identified fails its batch, the batch is rejected
-    instead of skipped, so that its other records are kept as dead letters.
-
-    An error that halts by default, but is retried by an override, halts the run when the attempts are used up: an
-    override never drops anything. If a batch is to be rejected or voided already, and claiming that verdict fails in
-    all attempts, the run halts.
-
-    :param batch: the batch as it was while the attempt was open; its counters do not include this failure
-    :param error: the error that the lane reported
-    :param policy: the pipeline's delivery policy
-    :param now: the current time, UTC
-    :param deviation: a random number in [-1, 1] that determines the jitter
-    :return: the decision; the caller carries it out
-    """
-    action = policy.action(error)
-    if action is ErrorAction.HALT:
-        return FailRun() if error.is_outage else HaltRun()
-    if error.is_outage:
-        return FailRun()
-    give_up = RejectBatch() if batch.instruction is Instruction.DELIVER else HaltRun()
-    about_records = default_action(error) is ErrorAction.DEAD_LETTER
-    if action is ErrorAction.SKIP_AND_LOG and not about_records:
-        return SkipBatch() if batch.instruction is Instruction.DELIVER else HaltRun()
-    if action in (ErrorAction.DEAD_LETTER, ErrorAction.SKIP_AND_LOG):
-        return give_up if policy.dead_letters else HaltRun()
-    retry = policy.retry
-    not_before = now + retry.delay(batch.finished + 1, deviation)
-    if not policy.is_last_attempt(batch):
-        return RetryBatch(not_before, next_round=batch.failures + 1 >= retry.max_attempts)
-    return decide_exhausted(error, retry.on_exhausted, give_up, dead_letters=policy.dead_letters)

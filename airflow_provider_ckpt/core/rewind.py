@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from airflow_provider_ckpt.core.batch_transitions import Partition
 from airflow_provider_ckpt.core.errors import LedgerStateError
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import position_text
 from airflow_provider_ckpt.core.tickets import Event
 

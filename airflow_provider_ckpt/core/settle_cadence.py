@@ -20,11 +20,11 @@ from airflow_provider_ckpt.core.ranges import contiguous_end
 class SettleCadence:
     """Thresholds that decide when receipts are settled during a wave.
 
-    A batch is *movable* if the checkpoint could pass it now, see :func:`movable`.
+    A batch is *passable* if the checkpoint could pass it now, see :func:`count_passable`.
 
-    :param min_interval: seconds since the last settlement after which ``min_batches`` movable batches are settled
-    :param min_batches: number of movable batches that are settled once ``min_interval`` has passed
-    :param max_batches: number of movable batches that are settled at once, regardless of the time passed
+    :param min_interval: seconds since the last settlement after which ``min_batches`` passable batches are settled
+    :param min_batches: number of passable batches that are settled once ``min_interval`` has passed
+    :param max_batches: number of passable batches that are settled at once, regardless of the time passed
     :param max_interval: seconds since the last settlement after which any unsettled receipt is settled; None if such
         receipts may wait for the end of the wave
     :param timer_only: whether ``max_interval`` alone decides, and the numbers of batches are ignored
@@ -36,18 +36,18 @@ class SettleCadence:
     max_interval: float | None = None
     timer_only: bool = False
 
-    def due(self, movable: int, waiting: int, seconds: float) -> bool:
-        """Return whether receipts should be settled now.
+    def due(self, passable: int, waiting: int, seconds: float) -> bool:
+        """Return whether a run should settle its receipts now: enough batches or enough time have accumulated.
 
-        :param movable: number of batches that the checkpoint could pass, see :func:`movable`
-        :param waiting: number of batches that have a receipt which is not settled, including the movable ones
+        :param passable: number of batches that the checkpoint could pass, see :func:`count_passable`
+        :param waiting: number of batches that have a receipt which is not settled, including the passable ones
         :param seconds: seconds since the last settlement, or since the wave started
         """
         if self.max_interval is not None and waiting and seconds >= self.max_interval:
             return True
         if self.timer_only:
             return False
-        return movable >= self.max_batches or (movable >= self.min_batches and seconds >= self.min_interval)
+        return passable >= self.max_batches or (passable >= self.min_batches and seconds >= self.min_interval)
 
     @property
     def check_interval(self) -> float:
@@ -63,7 +63,7 @@ class SettleCadence:
 _MAX_PAUSE = 1.0
 
 
-def movable(partitions: Iterable[PartitionView], receipted: Collection[BatchKey]) -> int:
+def count_passable(partitions: Iterable[PartitionView], receipted: Collection[BatchKey]) -> int:
     """Count the batches that the checkpoint could pass now if all known receipts were settled.
 
     In each partition these are the batches before the first one without a verdict, including batches that were settled

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_provider_ckpt.core.batch_key import SideKind, side_partition
-from airflow_provider_ckpt.core.batch_transitions import Partition
-from airflow_provider_ckpt.core.dead_letter_replay import Replay
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.phases import PipelineState
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.replay_content import Replay
 from airflow_provider_ckpt.core.tickets import Event
 
 

@@ -14,7 +14,7 @@ from enum import StrEnum
 from airflow_provider_ckpt.core.accepted_sink import AcceptedSink
 from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letters import AttemptKey
+from airflow_provider_ckpt.core.dead_letters import AttemptKey, attempt_of
 from airflow_provider_ckpt.core.range_receipts import RangeReceipt, ReceiptsByRange, group_by_partition
 from airflow_provider_ckpt.core.ranges import subtract
 from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
@@ -201,14 +201,6 @@ def compare_target_files(damaged: Iterable[str]) -> Iterator[Difference]:
     """
     for message in damaged:
         yield Difference(DifferenceKind.FILE_DAMAGED, "", None, message)
-
-
-def attempt_of(receipt: Receipt) -> AttemptKey:
-    """Return the key of the attempt that wrote a receipt.
-
-    Of the dead letters that a batch's attempts have written, only those of this attempt are valid.
-    """
-    return AttemptKey(receipt.key, receipt.attempt, receipt.epoch)
 
 
 def knows_batch(recorded: LedgerSnapshot, receipt: Receipt) -> bool:

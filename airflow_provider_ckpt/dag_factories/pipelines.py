@@ -1,4 +1,4 @@
-"""Create DAGs from YAML files: each file declares one pipeline, and its section ``dag`` the schedule and the tasks.
+"""Create DAGs from YAML files: each declares one pipeline or many tables, and its section ``dag`` schedule and tasks.
 
 Files are read and validated when the DAG file is parsed. An invalid file affects only its own DAG: that one is replaced
 by a DAG that shows the error, with file name, line and key, and whose task fails with it.
@@ -11,7 +11,7 @@ import itertools
 import logging
 import os
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,10 +19,13 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import DAG, Asset, get_parsing_context
 
 from airflow_provider_ckpt.config.characters import for_message
-from airflow_provider_ckpt.config.outline import may_declare, read_outline
+from airflow_provider_ckpt.config.outline import declares_many_tables, may_declare, read_outline
 from airflow_provider_ckpt.config.schedule import DagSection, DagShape
 from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.dag_factories._section import dag_of_section
+from airflow_provider_ckpt.dag_factories.databases import create_database_dag
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
+from airflow_provider_ckpt.operators._database_declaration import load_database_file
 from airflow_provider_ckpt.operators._declaration import load_file
 from airflow_provider_ckpt.operators.broken_pipeline import CkptBrokenPipelineOperator
 from airflow_provider_ckpt.schedules import schedule_problem
@@ -105,17 +108,19 @@ def _dag_or_error(
     :param taken: ids of the DAGs that other files of the folder declare
     """
     try:
-        pipeline = load_file(file)
-        if pipeline.dag is None:
+        many_tables = declares_many_tables(file)
+        declared = load_database_file(file) if many_tables else load_file(file)
+        if declared.dag is None:
             return None
         if any("\ud800" <= dead_letter <= "\udfff" for dead_letter in str(file)):
             raise ConfigError(
                 f"{_path_text(file)}: the file's name is not UTF-8, so no DAG can contain it; rename the file."
             )
-        dag_id = pipeline.dag.dag_id or pipeline.name
+        dag_id = declared.dag.dag_id or declared.name
         if dag_id in taken:
             raise ConfigError(f"{file}: another file of this folder declares the DAG {dag_id}, too.")
-        return _create_dag(pipeline, pipeline.dag, dag_file, file, ckpt_conn_id, default_args)
+        create: Callable[..., DAG] = create_database_dag if many_tables else _create_dag
+        return create(declared, declared.dag, dag_file, file, ckpt_conn_id, default_args)
     except ConfigError as error:
         message = error.message.encode("utf-8", "backslashreplace").decode()  # the file's name may not be UTF-8
         log.error("%s", message)
@@ -247,32 +252,15 @@ def _create_dag(
         "pipeline": os.path.relpath(file, Path(dag_file).parent),
         "ckpt_conn_id": ckpt_conn_id,
     }
-    problem = schedule_problem(section.schedule)
-    if problem:
-        raise ConfigError(f"{file}: {problem}")
-    with DAG(
-        section.dag_id or pipeline.name,
-        schedule=_schedule(pipeline, section, ckpt_conn_id),
-        start_date=section.start_date,
-        description=section.description,
-        catchup=False,
-        max_active_runs=1,
-        is_paused_upon_creation=section.paused,
-        tags=list(section.tags),
-        default_args={
-            "owner": section.owner,
-            "retries": section.task_retries,
-            **default_args,
-            **section.task_arguments,
-        },
+    return dag_of_section(
+        section,
+        pipeline.name,
+        _schedule(pipeline, section, ckpt_conn_id),
+        file=file,
         doc_md=f"Pipeline `{pipeline.name}`, declared in `{file.name}`.",
-    ) as dag:
-        try:
-            _add_tasks(section, shared)
-        except BaseException:
-            dag.auto_register = False  # else Airflow would register the incomplete DAG
-            raise
-    return dag
+        default_args=default_args,
+        add_tasks=lambda: _add_tasks(section, shared),
+    )
 
 
 def _add_tasks(section: DagSection, shared: Mapping[str, Any]) -> None:
@@ -310,7 +298,7 @@ def _schedule(pipeline: Pipeline, section: DagSection, ckpt_conn_id: str) -> Any
             pipeline,
             at_least=section.work.at_least,
             longest_wait=section.work.longest_wait,
-            look_every=section.work.look_every,
+            check_every=section.work.check_every,
             ckpt_conn_id=ckpt_conn_id,
         )
     return section.schedule or section.every or [Asset(uri) for uri in section.assets] or None

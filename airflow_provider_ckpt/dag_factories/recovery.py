@@ -13,7 +13,7 @@ from typing import Any
 
 from airflow.sdk import DAG, Param, TriggerRule
 
-from airflow_provider_ckpt.config.outline import read_outline
+from airflow_provider_ckpt.config.outline import declares_many_tables, read_outline
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
 from airflow_provider_ckpt.operators.approval import CkptApprovalOperator
@@ -34,6 +34,8 @@ _ACTIONS = {
     "resend_to_sink": "Accept a changed sink: send again what it has lost",
     "keep_sink": "Accept a changed sink: continue from the checkpoint",
     "move": "Move: the next run delivers to another sink",
+    "adopt": "Adopt the receipts of a lost ledger",
+    "accept_schema": "Accept the source's changed columns: the next run follows them",
 }
 _CARRY_OUT_TIME = timedelta(hours=1)
 """Time after the end of ``answer_within``, the time for an answer, in which an approved action can still be carried
@@ -82,6 +84,7 @@ def recovery_dag(
         raise ConfigError(
             f"DAG {dag_id}: there is no pipeline to choose.", hint="Name some, or a folder that has some."
         )
+    declarations = pipelines if isinstance(pipelines, Path) else None
     shared = {"pipeline": "{{ params.pipeline }}", "ckpt_conn_id": ckpt_conn_id}
     settings: dict[str, Any] = {"schedule": None, "catchup": False, "tags": ["ckpt"], "doc_md": _DOC, **kwargs}
     with DAG(dag_id, params={**_params(names), **settings.pop("params", {})}, **settings) as dag:
@@ -92,6 +95,7 @@ def recovery_dag(
             dry_run="{{ params.dry_run }}",
             **{name: f"{{{{ params.{name} }}}}" for name in _ACTION_PARAMS},
             valid_for=DEFAULT_VALIDITY if answer_within is None else answer_within + _CARRY_OUT_TIME,
+            declarations=declarations,
             **shared,
         )
         approve = CkptApprovalOperator(
@@ -102,7 +106,7 @@ def recovery_dag(
             response_timeout=answer_within,
             defaults=CkptApprovalOperator.REJECT if answer_within else None,
         )
-        carry_out = CkptCarryOutOperator(task_id=_CARRY_OUT, preview=_PREVIEW, **shared)
+        carry_out = CkptCarryOutOperator(task_id=_CARRY_OUT, preview=_PREVIEW, declarations=declarations, **shared)
         report = CkptReportOperator(task_id=_REPORT, preview=_PREVIEW, trigger_rule=TriggerRule.NONE_FAILED, **shared)
         preview >> approve >> carry_out >> report
     return dag
@@ -147,6 +151,13 @@ _ACTION_PARAMS: Mapping[str, Param] = {
     "stop_at": Param(
         None, type=["null", "integer"], minimum=1, title="Stop at", description="Replay: at most this many."
     ),
+    "ledger_id": Param(
+        None,
+        type=["null", "string"],
+        maxLength=200,
+        title="Ledger",
+        description="Adopt: id of the lost ledger, as the error of a refused run names it.",
+    ),
 }
 
 
@@ -176,10 +187,12 @@ def _params(names: Iterable[str]) -> dict[str, Param]:
 def _declared_names(folder: Path) -> list[str]:
     """Return the names of the pipelines that the YAML files of a folder declare.
 
-    A file that cannot be read is only logged.
+    A file that cannot be read is only logged, and one that declares many tables is left out.
     """
     names = []
     for path in sorted(folder.glob("*.y*ml")):
+        if declares_many_tables(path):  # only its source knows the names
+            continue
         name = read_outline(path).name
         if name is None:
             log.warning(

@@ -22,10 +22,10 @@ from typing import Any
 
 from airflow_provider_ckpt.config.load import build
 from airflow_provider_ckpt.engines.class_archive import CLASS_PATH
-from airflow_provider_ckpt.engines.run_directory import others_run
+from airflow_provider_ckpt.engines.head_start import spark_class_archive
+from airflow_provider_ckpt.engines.run_directory import other_run_in_progress
 from airflow_provider_ckpt.engines.spark_environment import environment
 from airflow_provider_ckpt.engines.submit import SubmitEngine
-from airflow_provider_ckpt.engines.warm_start import spark_class_archive
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate
 from airflow_provider_ckpt.replication.run.replicate import replicate
@@ -62,7 +62,7 @@ def create_archive(class_path: str = "") -> Path | None:
         if not alone or (existing := found.find()) is not None:
             return existing if alone else None
         try:
-            with _giving_way():
+            with _yielding_to_other_runs():
                 _train(Path(home), found.unfinished_path, class_path)
             return found.publish()
         finally:
@@ -70,20 +70,20 @@ def create_archive(class_path: str = "") -> Path | None:
 
 
 @contextmanager
-def _giving_way() -> Iterator[None]:
+def _yielding_to_other_runs() -> Iterator[None]:
     """Wait until no other run is in progress; inside the ``with`` block, pause this process's Spark during other runs.
 
     :raises TimeoutError: if other runs are in progress for an hour
     """
     deadline = time.monotonic() + _PATIENCE_SECONDS
-    while others_run():
+    while other_run_in_progress():
         if time.monotonic() > deadline:
             raise TimeoutError(
                 f"the archive was not created, because runs were in progress for all of {_PATIENCE_SECONDS:g} s"
             )
         time.sleep(_LOOK_SECONDS)
     done = threading.Event()
-    giving = threading.Thread(target=_give_way, args=(done,), name="ckpt-give-way", daemon=True)
+    giving = threading.Thread(target=_pause_during_other_runs, args=(done,), name="ckpt-give-way", daemon=True)
     giving.start()
     try:
         yield
@@ -92,14 +92,14 @@ def _giving_way() -> Iterator[None]:
         giving.join()
 
 
-def _give_way(done: threading.Event) -> None:
+def _pause_during_other_runs(done: threading.Event) -> None:
     """Pause the processes that this process has started whenever another run is in progress.
 
     :param done: event that ends this function; paused processes are continued first
     """
     stopped = False
     while not done.wait(_LOOK_SECONDS) or stopped:
-        wanted = others_run() and not done.is_set()
+        wanted = other_run_in_progress() and not done.is_set()
         if wanted or stopped:
             for pid in _descendants(os.getpid()):
                 with suppress(ProcessLookupError):

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from airflow_provider_ckpt.core.errors import ConfigError, EngineError, ErrorInfo, ErrorType
-from airflow_provider_ckpt.core.wave import Outcome, Wave
+from airflow_provider_ckpt.core.wave_messages import Outcome, Wave
 from airflow_provider_ckpt.engines.connect_server import is_lost
 from airflow_provider_ckpt.engines.connect_session import open_session, without_ids
 from airflow_provider_ckpt.replication.run.engine_protocol import Check, EngineInfo, WaveLostError
@@ -53,7 +53,7 @@ class ConnectEngine:
         self._session_future: Future[EngineInfo] | None = None
         self._wave_future: Future[Sequence[Outcome]] | None = None
         self.started = False
-        self.counts_deaths = True
+        self.loss_blames_batch = True
 
     def start(self, job: Job) -> None:
         """Begin to open the session on the server in a thread, and return at once.
@@ -236,7 +236,7 @@ def _as_any(session: SparkSession) -> AnySession:
 
 
 def _in_thread(function: Callable[..., T], *arguments: object) -> Future[T]:
-    """Call a function in a daemon thread, and return a future of its result."""
+    """Call a function in a daemon thread, and return at once a future of its result or error."""
     future: Future[T] = Future()
 
     def call() -> None:

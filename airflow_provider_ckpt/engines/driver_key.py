@@ -21,7 +21,7 @@ from airflow_provider_ckpt.engines.spark_environment import environment
 _DIGITS = 16
 _PACKAGE = Path(__file__).resolve().parents[1]
 _OF_PROCESS = re.compile(
-    r"_|_?AIRFLOW_.*|_MP_FORK_.*|__PYVENV_LAUNCHER__|CELERY_.*|celery_dummy_proxy|COLUMNS|CKPT_TEST_TOKEN|DBUS_.*"
+    r"_|_{0,2}AIRFLOW_.*|_MP_FORK_.*|__PYVENV_LAUNCHER__|CELERY_.*|celery_dummy_proxy|COLUMNS|CKPT_TEST_TOKEN|DBUS_.*"
     r"|DISPLAY|INVOCATION_ID|JOURNAL_STREAM|LESS.*|LINES|LS_COLORS|MAIL|MEMORY_PRESSURE_.*|OLDPWD|PWD|PYTEST_.*|SHLVL"
     r"|SSH_.*|STY|SUDO_.*|TERM.*|TMUX.*|TRACE(PARENT|STATE)|WINDOWID|XDG_SESSION_.*"
 )
@@ -40,7 +40,7 @@ def driver_key(static: Mapping[str, str]) -> str:
     :param static: those Spark properties that can only be set when Spark starts
     """
     variables = {**os.environ, **environment()}
-    told = [
+    parts = [
         sys.executable,
         sys.version,
         sorted(_code()),
@@ -51,7 +51,7 @@ def driver_key(static: Mapping[str, str]) -> str:
         _process(),
         sorted(static.items()),
     ]
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:_DIGITS]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:_DIGITS]
 
 
 def _code() -> Iterator[str]:
@@ -94,7 +94,7 @@ def _process() -> list[str]:
 
 
 def _version(path: str) -> str:
-    """Return path, size and modification time of a file or directory, as text."""
+    """Return path, size and modification time of a file or directory, as text; only the path if it does not exist."""
     try:
         found = Path(path).stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""Create the engine that a pipeline names in ``run.engine``."""
+"""Create the engine that a pipeline names in ``run.engine``, and tell whether its runs share a Spark with others."""
 
 from __future__ import annotations
 
@@ -28,3 +28,15 @@ def make_engine(pipeline: Pipeline, on_ready: Callable[[EngineInfo], None] | Non
     from airflow_provider_ckpt.engines.submit import SubmitEngine
 
     return SubmitEngine(pipeline, on_ready=on_ready)
+
+
+def starts_own_spark(pipeline: Pipeline) -> bool:
+    """Return whether each run of a pipeline starts a Spark of its own, which no other run shares.
+
+    :param pipeline: the pipeline's declaration
+    """
+    if pipeline.run.engine == "warm":
+        from airflow_provider_ckpt.engines import warm
+
+        return not warm.is_enabled(pipeline)
+    return pipeline.run.engine == "submit"

@@ -18,10 +18,10 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 from airflow_provider_ckpt.core import private_files
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.engines import warm_start
+from airflow_provider_ckpt.engines import head_start
+from airflow_provider_ckpt.engines.head_start import JAVA_OPTIONS, HeadStart
 from airflow_provider_ckpt.engines.spark_environment import environment
 from airflow_provider_ckpt.engines.spark_log import SparkLog
-from airflow_provider_ckpt.engines.warm_start import JAVA_OPTIONS, HeadStart
 from airflow_provider_ckpt.ledger_location import airflow_connection
 from airflow_provider_ckpt.spark.driver.parent_death import killed_with_caller
 from airflow_provider_ckpt.spark.driver.run_directory_protocol import PROPERTIES
@@ -108,12 +108,12 @@ class Launcher(SparkSubmitHook):
         check_spark_home(self._env.get("SPARK_HOME") or os.environ.get("SPARK_HOME"))
         if local:
             self._env |= _local_environment(directory, pipeline.run.conf)
-        self._warm_start = None
-        if warm_start.enabled():
-            self._warm_start = HeadStart(pipeline, {**os.environ, **self._env}, local=local)
+        self._head_start = None
+        if head_start.enabled():
+            self._head_start = HeadStart(pipeline, {**os.environ, **self._env}, local=local)
         if not local:
             self._py_files = shutil.make_archive(str(directory / _PACKAGE.name), "zip", _PACKAGE.parent, _PACKAGE.name)
-        conf = _CONF | (_LOCAL_CONF if local else {}) | (self._warm_start.properties if self._warm_start else {})
+        conf = _CONF | (_LOCAL_CONF if local else {}) | (self._head_start.properties if self._head_start else {})
         own = pipeline.spark_properties if properties is None else properties
         _write_properties(self._properties, conf | dict(own))
         # The hook's own 20 lines may all be frames of a stack trace.
@@ -124,15 +124,15 @@ class Launcher(SparkSubmitHook):
 
         :raises AirflowException: if the exit status is not 0
         """
-        if self._warm_start:
-            self._env = {**(self._env or {}), **self._warm_start.environment}
+        if self._head_start:
+            self._env = {**(self._env or {}), **self._head_start.environment}
         self.submit(self._application_path)
         self.prepare_next_start()
 
     def prepare_next_start(self) -> None:
         """Have an archive of Spark's classes created in the background for later starts, if it does not exist."""
-        if self._warm_start:
-            self._warm_start.prepare_next_start()
+        if self._head_start:
+            self._head_start.prepare_next_start()
 
     def kill(self) -> bool:
         """Kill ``spark-submit``.

@@ -60,7 +60,7 @@ def remove_abandoned() -> None:
                 _remove_unlocked(path)
 
 
-def others_run() -> bool:
+def other_run_in_progress() -> bool:
     """Return whether another process of this user has a run in progress on this machine.
 
     Such a process has a locked run directory.

@@ -19,7 +19,7 @@ from airflow_provider_ckpt.core.errors import (
     InvalidFilterError,
     InvalidTransformError,
 )
-from airflow_provider_ckpt.core.wave import Outcome, Wave
+from airflow_provider_ckpt.core.wave_messages import Outcome, Wave
 from airflow_provider_ckpt.engines.run_directory import RunDirectory, remove_abandoned
 from airflow_provider_ckpt.replication.run.engine_protocol import Check, EngineInfo, WaveLostError
 from airflow_provider_ckpt.spark.driver.run_directory_protocol import LeaseHolderSide
@@ -165,7 +165,7 @@ class RunDirectoryEngine(ABC):
 
     @abstractmethod
     def _notify(self) -> None:
-        """Tell the driver that the run directory has a new wave."""
+        """Tell the Spark driver that a new wave was written to the run directory, unless the driver polls for waves."""
 
     def _wait(self) -> None:
         """Wait until a reply may be there, for :data:`PAUSE` seconds at most."""

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.core.errors import CkptError, EngineError, ErrorInfo, ErrorType
-from airflow_provider_ckpt.core.wave import Outcome, Wave
+from airflow_provider_ckpt.core.wave_messages import Outcome, Wave
 from airflow_provider_ckpt.replication.run.engine_protocol import Check, EngineInfo, WaveLostError
 from airflow_provider_ckpt.spark.job import Job
 
@@ -30,7 +30,7 @@ class SessionEngine:
         self._spark = spark
         self._job: Job | None = None
         self.started = False
-        self.counts_deaths = False
+        self.loss_blames_batch = False
 
     def start(self, job: Job) -> None:
         """Store the job, which every wave needs; the session is open already."""

@@ -57,7 +57,7 @@ class StandingDriver:
         return self.home / LOG
 
     def create_directory(self) -> None:
-        """Make the driver's directory, and mark the driver as one that does not accept runs yet."""
+        """Create the driver's directory, with a file that marks the driver as one that does not accept runs yet."""
         private_files.make_directory(self.home)
         private_files.create(self.home / STARTING).close()
 
@@ -186,7 +186,7 @@ def _pid(owner: str) -> int | None:
 
 
 def _processes(session: int) -> list[int]:
-    """Return the pids of the living processes of a session."""
+    """Return the pids of the living processes of a POSIX session, which the pid of its first process identifies."""
     found: list[int] = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():

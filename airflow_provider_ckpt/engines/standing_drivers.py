@@ -38,12 +38,12 @@ class DriverState:
     """State of one standing driver.
 
     :param key: key of the driver
-    :param told: status that the driver itself reports, such as its pid, runs and idle time; None if it does not answer
-        in time
+    :param reported: status that the driver itself reports, such as its pid, runs and idle time; None if it does not
+        answer in time
     """
 
     key: str
-    told: dict[str, Any] | None
+    reported: dict[str, Any] | None
 
 
 class StandingDrivers:
@@ -105,7 +105,7 @@ class StandingDrivers:
             return self._start(starting, key, find_key, pipeline, idle, is_stopped)
 
     def states(self) -> list[DriverState]:
-        """Return the state of every driver that lives."""
+        """Return the state of each running driver, after asking the driver for it."""
         return [DriverState(driver.key, driver.ask({"status": True})) for driver in self._living()]
 
     def failed_starts(self) -> list[FailedStart]:
@@ -134,8 +134,8 @@ class StandingDrivers:
                     driver.await_end(session, seconds=0)
                     continue
                 before.append(DriverState(driver.key, driver.ask({"status": True})))
-                told = driver.ask({"stop": "now" if at_once else "after runs"})
-                if at_once or (not told["runs"] if told is not None else driver.is_ending()):
+                reported = driver.ask({"stop": "now" if at_once else "after runs"})
+                if at_once or (not reported["runs"] if reported is not None else driver.is_ending()):
                     driver.await_end(session)
         return before
 
@@ -147,7 +147,7 @@ class StandingDrivers:
     def _starting(self, is_stopped: Callable[[], bool]) -> Iterator[None]:
         """Hold, inside the ``with`` block, the lock under which drivers are started and stopped.
 
-        The runtime directory itself is locked: a lock file in it could be removed and created anew while it is locked.
+        The runtime directory itself is locked: a lock file in it could be removed and created again while it is locked.
 
         :param is_stopped: function that returns whether to end the wait for the lock, because the run was killed
         :raises EngineError: if the wait was ended, or took too long
@@ -166,7 +166,7 @@ class StandingDrivers:
                 time.sleep(_PAUSE)
         try:
             if not os.path.samestat(self._path.stat(), os.fstat(self._descriptor)):
-                raise FileNotFoundError(f"{self._path} was removed and created anew")
+                raise FileNotFoundError(f"{self._path} was removed and created again")
             yield
         finally:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
@@ -231,13 +231,15 @@ class StandingDrivers:
             return
         sessions = {driver: driver.session() for driver in living}
         states = {driver: driver.ask({"status": True}) for driver in living}
-        ending = [driver for driver, told in states.items() if told is None and driver.is_ending()]
-        waiting = {driver: told["idle_seconds"] for driver, told in states.items() if told and not told["runs"]}
+        ending = [driver for driver, reported in states.items() if reported is None and driver.is_ending()]
+        waiting = {
+            driver: reported["idle_seconds"] for driver, reported in states.items() if reported and not reported["runs"]
+        }
         for driver in (*ending, *sorted(waiting, key=lambda driver: -waiting[driver])):
             if len(living) < limit:
                 break
-            told = {"runs": 0} if driver in ending else driver.ask({"stop": "if idle"})
-            if told is not None and not told["runs"]:
+            reported = {"runs": 0} if driver in ending else driver.ask({"stop": "if idle"})
+            if reported is not None and not reported["runs"]:
                 driver.await_end(sessions[driver])
                 living.remove(driver)
         if len(living) >= limit:
@@ -259,7 +261,7 @@ class StandingDrivers:
         return [self._driver(name) for _, name in sorted(found)]
 
     def _living(self) -> list[StandingDriver]:
-        """Return the drivers that live."""
+        """Return the drivers whose process or lock exists, those that are starting or ending included."""
         return [driver for driver in self._all() if driver.is_living]
 
     def _find_starting(self, key: str) -> StandingDriver | None:

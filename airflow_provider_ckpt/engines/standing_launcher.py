@@ -49,7 +49,7 @@ class StandingLauncher(Launcher):
 
         :return: pid of ``spark-submit``
         """
-        given = self._warm_start.environment if self._warm_start else {}
+        given = self._head_start.environment if self._head_start else {}
         inherited = {name: value for name, value in os.environ.items() if not _OF_TASK.fullmatch(name)}
         with private_files.append(self._home / LOG) as output:
             started = subprocess.run(  # noqa: S603  # spark-submit, as the apache-spark provider builds its command

@@ -39,7 +39,7 @@ class SubmitEngine(RunDirectoryEngine):
     :ivar error: exception with which ``spark-submit`` ended; None while it runs, and if it ended without an error
     """
 
-    counts_deaths = True
+    loss_blames_batch = True
 
     def __init__(
         self,

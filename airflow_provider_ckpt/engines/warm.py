@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.core.errors import EngineError
-from airflow_provider_ckpt.core.wave import Outcome, Wave
+from airflow_provider_ckpt.core.wave_messages import Outcome, Wave
 from airflow_provider_ckpt.engines.driver_key import driver_key
 from airflow_provider_ckpt.engines.run_directory_engine import NOTHING_LOST, PAUSE, RunDirectoryEngine
 from airflow_provider_ckpt.engines.standing_drivers import StandingDrivers
@@ -61,7 +61,7 @@ class WarmEngine:
         return self._engine.started
 
     @property
-    def counts_deaths(self) -> bool:
+    def loss_blames_batch(self) -> bool:
         """Return whether the loss of Spark counts as a failure of a batch that ran alone.
 
         This is False with a standing driver, which may have ended because of another run's batch.
@@ -93,7 +93,7 @@ class WarmEngine:
                 name,
                 error.message,
             )
-        self._go_cold()
+        self._start_own_spark()
         assert self._job is not None
         self._engine.start(self._job)
         return self._engine.ready(check)
@@ -115,7 +115,7 @@ class WarmEngine:
             return False
         if not self._is_standing:
             return self._engine.revive()
-        self._go_cold()
+        self._start_own_spark()
         log.warning(
             "%s: the standing Spark driver was lost, so this run continues with a Spark of its own", self._pipeline.name
         )
@@ -134,7 +134,7 @@ class WarmEngine:
     def _is_standing(self) -> bool:
         return isinstance(self._engine, StandingEngine)
 
-    def _go_cold(self) -> None:
+    def _start_own_spark(self) -> None:
         """Leave the standing driver, and replace its engine by one that starts a Spark for this run."""
         standing, self._engine = self._engine, SubmitEngine(self._pipeline, on_ready=self._on_ready)
         standing.close()
@@ -183,7 +183,7 @@ class StandingEngine(RunDirectoryEngine):
         try:
             with StandingDrivers(create=True) as drivers:
                 for _ in range(_TRIES):
-                    if self._left:  # nobody waits for a driver any more, so none is started
+                    if self._left:  # the run no longer waits for a driver, so none is started
                         return
                     connection = connect_or_start(drivers, self._pipeline, is_stopped=lambda: self._left)
                     if self._is_accepted(connection, directory):

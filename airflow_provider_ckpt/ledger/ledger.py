@@ -7,10 +7,12 @@ from airflow_provider_ckpt.ledger.commands.break_lease import LeaseBreakingComma
 from airflow_provider_ckpt.ledger.commands.dead_letters import DeadLetterCommands
 from airflow_provider_ckpt.ledger.commands.delete_pipeline import PipelineDeletionCommands
 from airflow_provider_ckpt.ledger.commands.dry_runs import DryRunCommands
+from airflow_provider_ckpt.ledger.commands.garbage_collection import GarbageCollectionCommands
 from airflow_provider_ckpt.ledger.commands.proposals import ProposalCommands
+from airflow_provider_ckpt.ledger.commands.refresh import RefreshCommands
 from airflow_provider_ckpt.ledger.commands.request_action import ActionCommands
-from airflow_provider_ckpt.ledger.commands.retention import RetentionCommands
 from airflow_provider_ckpt.ledger.commands.runs import RunCommands
+from airflow_provider_ckpt.ledger.commands.schema_versions import SchemaVersionCommands
 from airflow_provider_ckpt.ledger.commands.sinks import SinkCommands
 from airflow_provider_ckpt.ledger.queries.page import PageQueries
 from airflow_provider_ckpt.ledger.queries.queries import Queries
@@ -18,12 +20,14 @@ from airflow_provider_ckpt.ledger.queries.queries import Queries
 
 class Ledger(
     RunCommands,
+    RefreshCommands,
     SinkCommands,
+    SchemaVersionCommands,
     ActionCommands,
     AdoptionCommands,
     LeaseBreakingCommands,
     PipelineDeletionCommands,
-    RetentionCommands,
+    GarbageCollectionCommands,
     ProposalCommands,
     DryRunCommands,
     DeadLetterCommands,

@@ -9,9 +9,9 @@ from typing import Any
 
 from airflow_provider_ckpt.core.action import Action
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.batch_transitions import Partition
-from airflow_provider_ckpt.core.decisions import Decision
 from airflow_provider_ckpt.core.errors import ErrorInfo
+from airflow_provider_ckpt.core.failure_decisions import Decision
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.proposals import Proposal, ProposalState
 from airflow_provider_ckpt.core.range_receipts import RangeReceipt
 from airflow_provider_ckpt.core.receipt import Counts, KnownReceipts, Receipt

@@ -11,10 +11,10 @@ from sqlalchemy.engine import Connection
 
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.batch_transitions import Partition
-from airflow_provider_ckpt.core.dead_letter_replay import Replay
 from airflow_provider_ckpt.core.errors import ErrorType, LedgerStateError
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.phases import Phase, PipelineState
+from airflow_provider_ckpt.core.replay_content import Replay
 from airflow_provider_ckpt.core.tickets import Event
 from airflow_provider_ckpt.ledger.store import bulk_sql, events, partitions, tables
 from airflow_provider_ckpt.ledger.store import lease as lease_store
@@ -127,7 +127,7 @@ class UnitOfWork:
             self.events += item.partition.advance()
 
     def store(self) -> None:
-        """Write the changes of partitions and batches to the tables, without events."""
+        """Write the changes of partitions, batches, phase and generation to the tables, without events."""
         pipeline = self.lease.pipeline
         partitions.write(self.connection, pipeline, self.touched_partitions, self.now)
         after = (self.pipeline_state.phase, self.pipeline_state.generation)

@@ -9,12 +9,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION, open_ledger
 from airflow_provider_ckpt.operators import _templates
-from airflow_provider_ckpt.operators._declaration import Declaration
+from airflow_provider_ckpt.operators._declaration import Declaration, find_declared
 from airflow_provider_ckpt.operators._named import CkptNamedOperator
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ class CkptActionOperator(CkptNamedOperator):
     template_fields: Sequence[str] = (*CkptNamedOperator.template_fields, "reason", "is_dry_run", "actor")
     ui_color = "#ffe7c2"
     needs_reason = False
+    declarations: Path | None = None
+    """Folder of YAML declarations, in which a pipeline of which the ledger has none is looked up by its name."""
 
     def __init__(
         self,
@@ -93,8 +96,22 @@ class CkptActionOperator(CkptNamedOperator):
         return f"airflow:{found}" if found else f"airflow:{self.owner} (owner of {run.dag_id})"
 
     def _pipeline_context(self, context: Context, ledger: Ledger) -> PipelineContext:
-        """Return the pipeline's context, with which an action opens source or sink."""
-        return self.setup(context, ledger, self.resolve_pipeline(ledger))
+        """Return the pipeline's context, with which an action opens source or sink.
+
+        :raises ConfigError: if neither the ledger nor the folder has a declaration of the pipeline
+        """
+        name = self.pipeline_name
+        if self.declarations is None or (name in ledger.pipelines() and ledger.status(name)["declaration"] is not None):
+            return self.setup(context, ledger, self.resolve_pipeline(ledger))
+        pipeline = find_declared(self.declarations, name)
+        if pipeline is None:
+            raise ConfigError(
+                f"neither the ledger nor a file of the folder {self.declarations.name} declares the pipeline.",
+                pipeline=name,
+                hint="Add a file that declares it under this name. A table of a declaration of many tables needs a "
+                "file of its own there until its first run.",
+            )
+        return self.setup(context, ledger, pipeline)
 
     def _given_reason(self) -> str | None:
         """Return the reason that the user gave, or None.

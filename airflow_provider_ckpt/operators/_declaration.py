@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.config.variables import unset_variables
@@ -20,6 +20,8 @@ from airflow_provider_ckpt.core.errors import ConfigError
 
 Declaration = str | Path | Mapping[str, Any] | Pipeline
 """Pipeline as a DAG passes it: path of a YAML file relative to the DAG file's folder, a dict, or a ``Pipeline``."""
+
+T = TypeVar("T")
 
 _TEMPLATE_MARKERS = ("{{", "{%", "{#")
 _MAPPED_ARGUMENT = "MappedArgument("
@@ -57,7 +59,22 @@ def load_file(path: Path) -> Pipeline:
     """
     from airflow_provider_ckpt.config.load import load
 
-    return _load_cached(*_cache_key(path)) or load(path)
+    return _load_cached(*cache_key(path)) or load(path)
+
+
+def find_declared(folder: Path, name: str) -> Pipeline | None:
+    """Load the pipeline that a YAML file of a folder declares under a name; None if no file does.
+
+    :param folder: the folder
+    :param name: name of the pipeline
+    :raises ConfigError: if that file is invalid
+    """
+    from airflow_provider_ckpt.config.outline import declares_many_tables, read_outline
+
+    for path in sorted(folder.glob("*.y*ml")):
+        if not declares_many_tables(path) and read_outline(path).name == name:
+            return load_file(path)
+    return None
 
 
 def validate(declaration: object, folder: str | Path, user: str) -> None:
@@ -73,11 +90,27 @@ def validate(declaration: object, folder: str | Path, user: str) -> None:
     """
     if not is_literal(declaration):
         _refuse_mapped_argument(declaration, user)
-        return
-    if isinstance(declaration, str | Path) and str(declaration).strip():
-        _load_cached(*_cache_key(Path(folder) / declaration))
     else:
-        load_pipeline(declaration, folder, user)
+        load_literal(declaration, folder, _load_cached, lambda: load_pipeline(declaration, folder, user))
+
+
+def load_literal(
+    declaration: object,
+    folder: str | Path,
+    load_cached: Callable[[Path, int, int], object],
+    load_other: Callable[[], object],
+) -> None:
+    """Load a declaration that is known when the DAG file is parsed, so that an error in it is raised.
+
+    :param declaration: the declaration as a DAG passes it
+    :param folder: folder from which a relative path starts
+    :param load_cached: loads a file, given what :func:`cache_key` returns
+    :param load_other: loads a declaration that is not the path of a file
+    """
+    if isinstance(declaration, str | Path) and str(declaration).strip():
+        load_cached(*cache_key(Path(folder) / declaration))
+    else:
+        load_other()
 
 
 def displayed_declaration(declaration: object, folder: str | Path, user: str) -> dict[str, Any] | None:
@@ -96,7 +129,7 @@ def displayed_declaration(declaration: object, folder: str | Path, user: str) ->
         return None
     try:
         if isinstance(declaration, str | Path):
-            pipeline = _load_cached(*_cache_key(Path(folder) / declaration))
+            pipeline = _load_cached(*cache_key(Path(folder) / declaration))
         else:
             pipeline = load_pipeline(declaration, folder, user)
     except ConfigError:
@@ -163,7 +196,7 @@ def _document_without_conf(pipeline: Pipeline) -> dict[str, Any]:
     return document
 
 
-def _cache_key(path: Path) -> tuple[Path, int, int]:
+def cache_key(path: Path) -> tuple[Path, int, int]:
     """Return the path, the modification time (ns) and the size of a file, under which its content is cached.
 
     :raises ConfigError: if the file cannot be read
@@ -187,7 +220,19 @@ def _load_cached(path: Path, _mtime: int, _size: int) -> Pipeline | None:
     :param _size: size of the file in bytes; part of the cache key only
     :raises ConfigError: if the file is invalid
     """
-    from airflow_provider_ckpt.config.load import parse, read_text
+    from airflow_provider_ckpt.config.load import parse
+
+    return parse_or_none(path, parse)
+
+
+def parse_or_none(path: Path, parse: Callable[[str, str], T]) -> T | None:
+    """Return what a file declares, or None if environment variables that the file names are not set here.
+
+    :param path: path of the file
+    :param parse: parses the text of a file, given the text and the path
+    :raises ConfigError: if the file cannot be read or is invalid
+    """
+    from airflow_provider_ckpt.config.load import read_text
 
     text = read_text(path)
     try:

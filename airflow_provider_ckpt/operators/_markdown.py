@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from airflow_provider_ckpt.core.action import NEED_NEW_EPOCH, Action, ActionKind
+from airflow_provider_ckpt.core.action import NEED_COLUMNS, NEED_NEW_EPOCH, Action, ActionKind
 from airflow_provider_ckpt.core.proposals import Proposal
 from airflow_provider_ckpt.core.ranges import position_text
 from airflow_provider_ckpt.replication.actions.result_document import change_rows
@@ -24,6 +24,8 @@ _WARNINGS: Mapping[ActionKind, str] = {
     ActionKind.RESEND_TO_SINK: "The sink is accepted as it is now, and what it has lost is sent **again**.",
     ActionKind.KEEP_SINK: "The sink is accepted as it is now. What it has lost **stays lost** there.",
     ActionKind.MOVE: "What was delivered so far **stays** in the present sink; the next run continues in another one.",
+    ActionKind.ADOPT: "The receipts of the other ledger count as this pipeline's own. Its runs are fenced: only for a "
+    "ledger that is **lost**.",
     ActionKind.FORCE_STOP: "The run that holds the lease is fenced at once. "
     "Nothing runs until the pipeline is resumed.",
 }
@@ -77,7 +79,9 @@ def unsettled_sections(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _affected_rows(action: Action) -> Iterator[tuple[str, str, str]]:
-    """Yield a table row for each range and each selection of dead letters that an action sends again."""
+    """Yield a table row for each changed column, and each range and selection of dead letters that is sent again."""
+    for change in action.changes:
+        yield change, "", ""
     for name, span in action.ranges:
         yield f"read again from {name}", f"from {position_text(span.start)}", f"up to {span.end} (exclusive)"
     for dead_letters in action.dead_letters:
@@ -90,6 +94,8 @@ def _describe_timing(action: Action, holder: Mapping[str, Any] | None) -> str:
     :param action: the action
     :param holder: owner and epoch of the lease; None if no run holds the lease
     """
+    if action.kind in NEED_COLUMNS:
+        return "The action is stored, and the next run follows the change if the source still has these columns."
     if holder is None:
         return "No run holds the lease now: the action is carried out as soon as it is approved."
     whose = f"{escape(holder['owner'])} (epoch {holder['epoch']})"

@@ -101,7 +101,7 @@ class CkptApprovalOperator(ApprovalOperator):
         return super().execute_complete(context, event)
 
     def _show(self, context: Context, proposed: ProposalRecord) -> None:
-        """Have Airflow show a proposal as a question to users, and check that it really shows this one.
+        """Have Airflow show a proposal to users as a question; raise an error if it shows an earlier one instead.
 
         When a task is cleared, Airflow keeps its earlier question and ignores a new one.
 

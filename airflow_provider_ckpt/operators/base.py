@@ -139,7 +139,7 @@ class CkptOperator(BaseOperator):
     def _displayed_declaration(self) -> dict[str, Any] | None:
         """Return the declaration in the form in which Airflow shows and stores it; None if it cannot be read yet."""
         if isinstance(self.pipeline, MappedArgument):
-            return expansion.shown(self.pipeline, self._folder, f"task {self.task_id}")
+            return expansion.combined_digest(self.pipeline, self._folder, f"task {self.task_id}")
         return _declaration.displayed_declaration(self.pipeline, self._folder, f"task {self.task_id}")
 
     @property

@@ -25,7 +25,7 @@ class CkptBrokenPipelineOperator(BaseOperator):
         self.error = error
 
     def execute(self, context: Context) -> NoReturn:
-        """Fail with the error message.
+        """Fail the task without retries, with the error of the pipeline's declaration.
 
         :raises AirflowFailException: always
         """

@@ -5,6 +5,8 @@ Both read the proposal from the ledger and use no XCom, since any task of the DA
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError
@@ -33,6 +35,7 @@ class CkptCarryOutOperator(CkptActionOperator):
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
     :param preview: id of the :class:`CkptPreviewOperator` task
     :param dry_run: report what would change, and change nothing
+    :param declarations: folder of YAML declarations, as :class:`CkptPreviewOperator` takes it
     :param ckpt_conn_id: Airflow connection of the ledger
     :param kwargs: further arguments of ``BaseOperator``
     """
@@ -43,11 +46,13 @@ class CkptCarryOutOperator(CkptActionOperator):
         pipeline: Declaration,
         preview: str,
         dry_run: bool | str = False,
+        declarations: Path | None = None,
         ckpt_conn_id: str = DEFAULT_CONNECTION,
         **kwargs: Any,
     ) -> None:
         super().__init__(pipeline=pipeline, dry_run=dry_run, ckpt_conn_id=ckpt_conn_id, **kwargs)
         self.preview = preview
+        self.declarations = declarations
         self._origin = ""
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -80,10 +85,15 @@ class CkptCarryOutOperator(CkptActionOperator):
             raise
 
 
+_UNKNOWN: Mapping[str, Any] = {"phase": None, "partitions": (), "batches": {}, "dead_letters": {}}
+"""Status of a pipeline that the ledger does not know."""
+
+
 class CkptReportOperator(CkptNamedOperator):
     """Report the outcome of a proposal (carried out, stored, rejected, dry run) and the pipeline's present state.
 
-    The task returns ``{"outcome", "pipeline", "phase", "checkpoint", "batches", "dead_letters"}``.
+    The task returns ``{"outcome", "pipeline", "phase", "checkpoint", "batches", "dead_letters"}``; the phase is None if
+    the ledger does not know the pipeline.
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
     :param preview: id of the :class:`CkptPreviewOperator` task
@@ -102,7 +112,8 @@ class CkptReportOperator(CkptNamedOperator):
         with self.translate_errors(), open_ledger(self.ckpt_conn_id) as ledger:
             found = ledger.load_newest_proposal(proposal_origin(context, self.preview))
             pipeline = self.pipeline_name if found is None else found.proposal.pipeline
-            status = ledger.status(pipeline)
+            is_known = pipeline in ledger.pipelines()  # an adoption that was rejected may concern an unknown one
+            status = ledger.status(pipeline) if is_known else _UNKNOWN
         report = {
             "outcome": describe_outcome(found),
             "pipeline": pipeline,

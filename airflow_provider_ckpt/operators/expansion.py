@@ -40,7 +40,7 @@ class CkptPartial(OperatorPartial):
 
     def expand(self, **mapped_kwargs: Any) -> MappedOperator:
         """Create a mapped operator as Airflow's ``expand`` does, and store the digest of its declarations with it."""
-        return _covered(super().expand(**mapped_kwargs))
+        return _with_digest(super().expand(**mapped_kwargs))
 
     def expand_kwargs(self, kwargs: Any, *, strict: bool = True) -> MappedOperator:
         """Create a mapped operator as Airflow's ``expand_kwargs`` does; store the digest of its declarations with it.
@@ -48,7 +48,7 @@ class CkptPartial(OperatorPartial):
         :param kwargs: list of the arguments of each mapped task, or another task's result
         :param strict: whether an argument that ``partial`` has set may not be given again
         """
-        return _covered(super().expand_kwargs(kwargs, strict=strict))
+        return _with_digest(super().expand_kwargs(kwargs, strict=strict))
 
 
 class CkptTaskDecorator(_TaskDecorator[..., Any, Any]):
@@ -72,7 +72,7 @@ class CkptTaskDecorator(_TaskDecorator[..., Any, Any]):
 
     def expand(self, **map_kwargs: Any) -> XComArg:
         """Create a mapped task as Airflow's ``expand`` does, and store the digest of its declarations with it."""
-        return _covered_result(super().expand(**map_kwargs))
+        return _result_with_digest(super().expand(**map_kwargs))
 
     def expand_kwargs(self, kwargs: Any, *, strict: bool = True) -> XComArg:
         """Create a mapped task as Airflow's ``expand_kwargs`` does, and store the digest of its declarations with it.
@@ -80,10 +80,10 @@ class CkptTaskDecorator(_TaskDecorator[..., Any, Any]):
         :param kwargs: list of the arguments of each mapped task, or another task's result
         :param strict: whether an argument that ``partial`` has set may not be given again
         """
-        return _covered_result(super().expand_kwargs(kwargs, strict=strict))
+        return _result_with_digest(super().expand_kwargs(kwargs, strict=strict))
 
 
-def shown(argument: MappedArgument, folder: str, user: str) -> dict[str, Any] | None:
+def combined_digest(argument: MappedArgument, folder: str, user: str) -> dict[str, Any] | None:
     """Return the digest of all declarations over which a task group expands: the text of the field ``declaration``.
 
     :param argument: argument of the group that stands for the declaration of each instance
@@ -91,31 +91,31 @@ def shown(argument: MappedArgument, folder: str, user: str) -> dict[str, Any] | 
     :param user: description of the task that uses the declarations, for error messages
     :return: ``{"digest": …, "document": None}``; None if no declaration can be read yet
     """
-    return _together(_values(argument._input.value, argument._key), folder, user)
+    return _digest_of_all(_values(argument._input.value, argument._key), folder, user)
 
 
-def _covered(operator: MappedOperator) -> MappedOperator:
+def _with_digest(operator: MappedOperator) -> MappedOperator:
     """Have Airflow store the digest of all declarations with a mapped operator, and return the operator.
 
     Airflow calls ``prepare_template`` of each operator after it has parsed the DAG file; here that method sets the
     digest.
     """
-    operator.prepare_template = partial(_declare, operator)  # type: ignore[method-assign]
+    operator.prepare_template = partial(_set_declaration, operator)  # type: ignore[method-assign]
     return operator
 
 
-def _covered_result(result: XComArg) -> XComArg:
+def _result_with_digest(result: XComArg) -> XComArg:
     """Store the digest of all declarations with a mapped task's operator, and return the task's result."""
-    _covered(cast("MappedOperator", result.operator))  # type: ignore[attr-defined]
+    _with_digest(cast("MappedOperator", result.operator))  # type: ignore[attr-defined]
     return result
 
 
-def _declare(operator: MappedOperator) -> None:
+def _set_declaration(operator: MappedOperator) -> None:
     """Set the field ``declaration`` of a mapped operator to the digest of all declarations over which it expands."""
     given = operator.partial_kwargs
     found = [given[_PIPELINE]] if _PIPELINE in given else _values(operator.expand_input.value, _PIPELINE)
     folder = operator.dag.folder if operator.dag else ""
-    operator.declaration = _together(found, folder, f"task {operator.task_id}")  # type: ignore[attr-defined]
+    operator.declaration = _digest_of_all(found, folder, f"task {operator.task_id}")  # type: ignore[attr-defined]
 
 
 def _values(expanded: object, key: str) -> Iterable[object]:
@@ -132,7 +132,7 @@ def _values(expanded: object, key: str) -> Iterable[object]:
     return ()
 
 
-def _together(found: Iterable[object], folder: str, user: str) -> dict[str, Any] | None:
+def _digest_of_all(found: Iterable[object], folder: str, user: str) -> dict[str, Any] | None:
     """Return one digest of several declarations, the text of the field ``declaration``; None if none can be read.
 
     :param found: the declarations

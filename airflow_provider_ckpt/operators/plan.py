@@ -27,9 +27,9 @@ class CkptPlanOperator(CkptOperator):
         from airflow_provider_ckpt.replication.run.acquire import acquire
 
         with self.setup_run(context) as setup, acquire(setup) as run:
-            planned = run.plan()
+            planned = run.prepare()
             if not planned:
-                run.raise_refused()
+                run.planning.raise_refused()
             summary = run.finish(release=False)
             self.log.info("epoch %d: %d batches to deliver", run.epoch, planned)
             return {"epoch": run.epoch, "planned": planned, "summary": summary.to_json()}

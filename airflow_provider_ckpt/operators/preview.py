@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import SkipMixin
@@ -39,7 +40,8 @@ class CkptPreviewOperator(CkptActionOperator, SkipMixin):
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
     :param action: name of the action: ``recover``, ``rewind``, ``replay_dead_letters``, ``release``, ``skip``,
-        ``force_stop``, ``resume``, ``resend_to_sink``, ``keep_sink`` or ``move``
+        ``force_stop``, ``resume``, ``resend_to_sink``, ``keep_sink``, ``move``, ``adopt`` or
+        ``accept_schema``
     :param partition: for rewind and resend_to_sink: name of the source partition
     :param to_position: for rewind and resend_to_sink: first position to read again
     :param to_time: for rewind: time (ISO 8601) whose checkpoint to return to
@@ -47,6 +49,9 @@ class CkptPreviewOperator(CkptActionOperator, SkipMixin):
         the others empty means all
     :param error_types: for replay_dead_letters: replay only dead letters of these error types
     :param stop_at: for replay_dead_letters: largest number of dead letters to replay
+    :param ledger_id: for adopt: id of the ledger whose receipts the sink holds
+    :param declarations: folder of YAML declarations (not templated), in which a pipeline is looked up by its name if
+        the ledger does not know it or no run has stored its declaration; only adopt acts on an unknown pipeline
     :param valid_for: time for which the proposal can be approved and carried out
     :param reason: reason of the action, stored in the audit log
     :param dry_run: preview only, and propose nothing
@@ -64,6 +69,7 @@ class CkptPreviewOperator(CkptActionOperator, SkipMixin):
         "batches",
         "error_types",
         "stop_at",
+        "ledger_id",
     )
     inherits_from_skipmixin = True
     needs_reason = True
@@ -79,6 +85,8 @@ class CkptPreviewOperator(CkptActionOperator, SkipMixin):
         batches: Sequence[str] | str = (),
         error_types: Sequence[str] | str = (),
         stop_at: int | str | None = None,
+        ledger_id: str | None = None,
+        declarations: Path | None = None,
         valid_for: timedelta = DEFAULT_VALIDITY,
         reason: str | None = None,
         dry_run: bool | str = False,
@@ -96,6 +104,8 @@ class CkptPreviewOperator(CkptActionOperator, SkipMixin):
         self.batches = batches
         self.error_types = error_types
         self.stop_at = stop_at
+        self.ledger_id = ledger_id
+        self.declarations = declarations
         self.valid_for = valid_for
         self._origin = ""
 
@@ -186,4 +196,5 @@ class CkptPreviewOperator(CkptActionOperator, SkipMixin):
             _templates.text_tuple("batches", self.batches),
             _templates.text_tuple("error_types", self.error_types),
             _templates.whole_number("stop_at", self.stop_at),
+            _templates.optional_text(self.ledger_id),
         )

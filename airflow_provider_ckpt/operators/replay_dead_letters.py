@@ -11,7 +11,7 @@ from airflow_provider_ckpt.operators._action import CkptActionOperator
 from airflow_provider_ckpt.operators._declaration import Declaration
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.core.dead_letter_selection import Selection
+    from airflow_provider_ckpt.core.replayable_dead_letters import Selection
     from airflow_provider_ckpt.replication.actions.carry_out_action import ActionContext
 
 

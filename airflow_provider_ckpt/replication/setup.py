@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors import registry
 from airflow_provider_ckpt.connectors.connection import Connection
-from airflow_provider_ckpt.connectors.sink_protocol import Sink, SinkContext
+from airflow_provider_ckpt.connectors.sink_protocol import (
+    Sink,
+    SinkContext,
+    SinkThatCreatesTarget,
+    SinkWithSchemaChanges,
+    unwrapped,
+)
+from airflow_provider_ckpt.connectors.source_protocol import DescribesColumns, Source
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.replication.metric_names import NO_METER, Meter
 from airflow_provider_ckpt.replication.own_output import refuse_own_output
@@ -17,6 +24,7 @@ from airflow_provider_ckpt.replication.refuse_unsupported_delivery import refuse
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
+    from airflow_provider_ckpt.core.schema_version import SchemaVersion, SourceColumn
     from airflow_provider_ckpt.ledger.ledger import Ledger
     from airflow_provider_ckpt.ledger.types import Lease
 
@@ -32,6 +40,9 @@ class PipelineContext:
     :param on_lease: called with each lease as soon as it is held, so that it can be released if the run is killed
     :param meter: destination of the run's metrics
     :param function: the transform's serialized Python function, if the task that runs the pipeline provides it
+    :param check: called repeatedly while a run works or waits; it raises an error if the run must stop
+    :param most_lanes: returns the largest number of lanes of the next wave, since other runs wait for the same Spark;
+        None for as many as the pipeline declares
     """
 
     pipeline: Pipeline
@@ -41,6 +52,8 @@ class PipelineContext:
     on_lease: Callable[[Lease], None] = lambda _: None
     meter: Meter = NO_METER
     function: bytes | None = None
+    check: Callable[[], None] = lambda: None
+    most_lanes: Callable[[], int | None] = lambda: None
 
     @property
     def sink_id(self) -> str:
@@ -66,7 +79,7 @@ class PipelineContext:
         return self.connections(name) if name else None
 
     def open_sink(self) -> Sink:
-        """Open the pipeline's sink, with its dead letter store."""
+        """Return the pipeline's sink, open, with its dead letter store; the caller closes it."""
         pipeline = self.pipeline
         return registry.open_sink(
             pipeline,
@@ -87,6 +100,7 @@ class OpenConnectors:
         self._pipeline = pipeline
         self.source = registry.open_source(pipeline, setup.connection(pipeline.source.connection))
         self.sink = setup.open_sink()
+        pass_source_columns(pipeline, self.source, self.sink, setup.ledger)
 
     def check(self) -> None:
         """Check that source and sink can do what the pipeline asks for, before anything starts; change nothing.
@@ -106,6 +120,42 @@ class OpenConnectors:
         """Close source and sink."""
         self.source.close()
         self.sink.close()
+
+
+def pass_source_columns(pipeline: Pipeline, source: Source, sink: Sink, ledger: Ledger | None = None) -> None:
+    """Have a sink that creates a missing target do so with the source's columns, if the pipeline declares it.
+
+    Where schema versions are known, the target gets the columns of the newest version: the next batches are read under
+    it, and the source may have dropped, altered or added columns that its rows have otherwise.
+
+    :param pipeline: the pipeline
+    :param source: its source, open
+    :param sink: its sink, open
+    :param ledger: the ledger; None if only the declaration is checked, which has no versions
+    """
+    if not pipeline.sink.creates_target:
+        return
+    opened = unwrapped(sink)
+    assert isinstance(source, DescribesColumns)
+    assert isinstance(opened, SinkThatCreatesTarget)
+    if ledger is None or pipeline.schema_ is None:
+        opened.create_target_from(source.columns)
+        return
+
+    def columns() -> Sequence[SourceColumn]:
+        newest = _newest_version(pipeline, source, opened, ledger)
+        return source.columns() if newest is None else newest.target_columns
+
+    opened.create_target_from(columns)
+
+
+def _newest_version(pipeline: Pipeline, source: Source, sink: object, ledger: Ledger) -> SchemaVersion | None:
+    """Return the newest schema version; after a crash, the sink may have one that the ledger lacks. None if none."""
+    assert isinstance(sink, SinkWithSchemaChanges)
+    [partition] = [partition.id for partition in source.partitions()]
+    known = [*ledger.schema_versions(pipeline.name, partition), *sink.schema_versions()]
+    versions = [version for version in known if version.partition == partition]
+    return max(versions, key=lambda version: version.number, default=None)
 
 
 def stored_pipeline(ledger: Ledger, name: str, *, instead: str) -> Pipeline:

@@ -67,7 +67,7 @@ class CkptSensor(CkptNamedOperator, BaseSensorOperator):
         return found.xcom_value if found else self._wait()
 
     def poke(self, context: Context) -> PokeReturnValue:
-        """Check the condition once, and return whether it is met, with the observed values for XCom."""
+        """Check the sensor's condition once; return whether it is met, and observed values such as the lag for XCom."""
         with self.translate_errors(), open_ledger(self.ckpt_conn_id) as ledger:
             met, observed = self.condition().check(
                 ledger, self.pipeline_name, partial(self._pipeline_context, context, ledger)

@@ -7,6 +7,7 @@ every column costs Spark time for every record.
 
 from __future__ import annotations
 
+from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER
 from airflow_provider_ckpt.connectors.source_protocol import POSITION
 
 BATCH = "__batch"
@@ -51,6 +52,9 @@ NOT_ATTEMPTED = -1
 """Number of read records on the marker row of a batch that was not attempted; real numbers are never negative."""
 
 CONTROL = (BATCH, POSITION, MARKER)
+
+RESERVED = frozenset({*CONTROL, FLAT_JSON, CORRUPT, VERDICT, ORIGINAL, ROW_NUMBER})
+"""Names, in lower case, that no column of the source may have if it goes to the target."""
 
 _LANE = 32
 

@@ -21,7 +21,7 @@ from airflow_provider_ckpt.connectors.jdbc.url_check import without_secrets
 from airflow_provider_ckpt.connectors.source_protocol import POSITION, SparkFedReader
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorInfo, SourceError
-from airflow_provider_ckpt.core.wave import BatchTask, Wave
+from airflow_provider_ckpt.core.wave_messages import BatchTask, Wave
 from airflow_provider_ckpt.spark.dead_letters.replay_reader import is_replay
 from airflow_provider_ckpt.spark.lane.read import read_batches
 from airflow_provider_ckpt.spark.sql import first_line, literal
@@ -63,7 +63,7 @@ def read_frame(spark: SparkSession, job: Job, wave: Wave, schema: StructType) ->
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
-    recipes = [[_recipe(task) for task in lane] for lane in wave.lanes]
+    recipes = [[_query_of(task) for task in lane] for lane in wave.lanes]
     read_query = next((found for lane in recipes for found in lane if found), None)
     if read_query is None:
         return None
@@ -254,7 +254,7 @@ class _LaneReader:
             )
 
 
-def _recipe(task: BatchTask) -> ReadQuery | None:
+def _query_of(task: BatchTask) -> ReadQuery | None:
     """Return the query that reads a batch; None if the batch replays dead letters or needs no query."""
     found = None if is_replay(task) else task.detail.get(query.TASK_KEY)
     return ReadQuery.from_json(found) if found else None

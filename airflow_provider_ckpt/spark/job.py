@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.config.installed_connectors import use_paths
@@ -19,6 +19,7 @@ from airflow_provider_ckpt.spark.transform.user_modules import imported_for
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
     from airflow_provider_ckpt.connectors.raw_copy_protocol import RawCopy
+    from airflow_provider_ckpt.core.wave_messages import Wave
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +94,16 @@ class Job:
             assert path is not None
             return import_function(path)
 
+    def of_wave(self, wave: Wave) -> Job:
+        """Return the description for the batches of a wave, whose columns may be of another schema version."""
+        return self if wave.shape is None else replace(self, shape=RecordShape.from_json(wave.shape))
+
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-ready dict. It contains the passwords: write it to files of mode 0600 only."""
         return {
             "document": dict(self.document),
             "context": [self.context.ledger, self.context.pipeline, self.context.epoch],
-            "shape": {"raw": self.shape.raw, "columns": [list(column) for column in self.shape.columns]},
+            "shape": self.shape.to_json(),
             "connections": {name: connection.to_json() for name, connection in self.connections.items()},
             "function": base64.b64encode(self.function).decode() if self.function is not None else None,
             "connectors": dict(self.connectors),
@@ -107,11 +112,10 @@ class Job:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Job:
         """Create the job from the dict that :meth:`to_json` returned."""
-        columns = [(str(name), str(kind)) for name, kind in data["shape"]["columns"]]
         return cls(
             data["document"],
             SinkContext(*data["context"]),
-            RecordShape(data["shape"]["raw"], columns),
+            RecordShape.from_json(data["shape"]),
             {name: Connection.from_json(item) for name, item in data["connections"].items()},
             base64.b64decode(data["function"]) if data["function"] is not None else None,
             data["connectors"],

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ckpt.connectors.source_protocol import POSITION
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.partition_order import StoppedPartitions
-from airflow_provider_ckpt.core.wave import Outcome, Wave
+from airflow_provider_ckpt.core.wave_messages import Outcome, Wave
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark.lane import stack_traces
 from airflow_provider_ckpt.spark.lane.deliver import deliver_lane
@@ -66,6 +66,7 @@ def run_wave(spark: SparkSession, job: Job, wave: Wave, collect: WaveCollector =
     :raises ConfigError: if the transform cannot be used; nothing was sent
     :raises pyspark.errors.PySparkException: if Spark lost a task; it is then unknown which batches were delivered
     """
+    job = job.of_wave(wave)
     outcomes = _run_lanes(spark, job, wave, collect, fast_path=_can_use_fast_path(spark, job))
     committer = job.committer()
     if committer is None:
@@ -108,10 +109,10 @@ def _run_lanes(spark: SparkSession, job: Job, wave: Wave, collect: WaveCollector
 def _can_use_fast_path(spark: SparkSession, job: Job) -> bool:
     """Return whether lanes can read and deliver without Spark SQL.
 
-    They can if at most flat JSON is decoded, which a lane does itself.
+    They can if at most flat JSON is decoded, which a lane does itself, and no column is refused.
     """
     takes_nulls = job.pipeline.error_handling.null_value_behavior == "passthrough"
-    if job.pipeline.source.read_by_spark or not takes_nulls:
+    if job.pipeline.source.read_by_spark or not takes_nulls or job.shape.refused:
         return False
     transform = job.pipeline.transform
     decodes_only = transform.decode and not (transform.where or transform.select or transform.python)

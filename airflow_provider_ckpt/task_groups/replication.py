@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from inspect import signature
 from typing import Any
 
 from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.sdk import BaseOperator, TaskGroup, TriggerRule
+from airflow.sdk import TaskGroup, TriggerRule
 
 from airflow_provider_ckpt.core.routes import Route
 from airflow_provider_ckpt.operators._declaration import Declaration
@@ -16,16 +15,10 @@ from airflow_provider_ckpt.operators.retry import CkptRetryOperator
 from airflow_provider_ckpt.operators.route import CkptRouteOperator
 from airflow_provider_ckpt.operators.settle import CkptSettleOperator
 from airflow_provider_ckpt.operators.submit import CkptSubmitOperator
+from airflow_provider_ckpt.task_groups._arguments import split_arguments, without_none
 
 _TASK_IDS = ("plan", "submit", "settle", "route", *Route)
 _BRANCH_TRIGGER_RULE = TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS
-_GROUP_PARAMETERS = frozenset(signature(TaskGroup.__init__).parameters)
-_RESERVED_TASK_PARAMETERS = frozenset(
-    {"self", "kwargs", "task_id", "dag", "task_group", "task_display_name", "do_xcom_push", "multiple_outputs"}
-)
-_TASK_PARAMETERS = frozenset(signature(BaseOperator.__init__).parameters) - _RESERVED_TASK_PARAMETERS
-_FIRST_TASK_PARAMETERS = frozenset({"trigger_rule", "inlets"})
-_LAST_TASK_PARAMETERS = frozenset({"outlets"})
 
 
 class CkptReplicationTaskGroup(TaskGroup):
@@ -59,28 +52,22 @@ class CkptReplicationTaskGroup(TaskGroup):
         deferrable: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        if unknown := sorted(kwargs.keys() - _GROUP_PARAMETERS - _TASK_PARAMETERS):
-            raise TypeError(f"CkptReplicationTaskGroup {group_id!r}: unknown arguments: {', '.join(unknown)}")
-        of_tasks = {name: kwargs.pop(name) for name in sorted(kwargs.keys() - _GROUP_PARAMETERS)}
-        super().__init__(group_id=group_id, **kwargs)
-        first, last = (
-            {name: of_tasks.pop(name) for name in names & of_tasks.keys()}
-            for names in (_FIRST_TASK_PARAMETERS, _LAST_TASK_PARAMETERS)
-        )
-        arguments: dict[str, Any] = {"task_group": self, "dag": self.dag, **of_tasks}
-        shared: dict[str, Any] = {"pipeline": pipeline, **_without_none(ckpt_conn_id=ckpt_conn_id), **arguments}
+        given = split_arguments(type(self).__name__, group_id, kwargs)
+        super().__init__(group_id=group_id, **given.of_group)
+        arguments: dict[str, Any] = {"task_group": self, "dag": self.dag, **given.of_tasks}
+        shared: dict[str, Any] = {"pipeline": pipeline, **without_none(ckpt_conn_id=ckpt_conn_id), **arguments}
         ids: dict[str, str] = {name: self.child_id(name) for name in _TASK_IDS}  # type: ignore[no-untyped-call]
         branches = {route: ids[route.value] for route in Route}
         routed = [ids["retry"], ids["route"]]
 
-        plan = CkptPlanOperator(task_id="plan", **first, **shared)
+        plan = CkptPlanOperator(task_id="plan", **given.of_first, **shared)
         submit = CkptSubmitOperator(task_id="submit", after=[ids["plan"]], **shared)
         settle = CkptSettleOperator(
             task_id="settle", after=[ids["submit"], ids["plan"]], trigger_rule=TriggerRule.NONE_FAILED, **shared
         )
         route = CkptRouteOperator(task_id="route", after=[ids["settle"]], branches=branches, **shared)
         retry = CkptRetryOperator(
-            task_id="retry", after=[ids["route"]], branches=branches, **_without_none(deferrable=deferrable), **shared
+            task_id="retry", after=[ids["route"]], branches=branches, **without_none(deferrable=deferrable), **shared
         )
         leaves = [
             EmptyOperator(task_id="done", trigger_rule=_BRANCH_TRIGGER_RULE, **arguments),
@@ -88,13 +75,8 @@ class CkptReplicationTaskGroup(TaskGroup):
             CkptHoldOperator(task_id="hold", after=routed, trigger_rule=_BRANCH_TRIGGER_RULE, **shared),
         ]
         summary = CkptSummaryOperator(
-            task_id="summary", after=routed, trigger_rule=TriggerRule.NONE_FAILED, **last, **shared
+            task_id="summary", after=routed, trigger_rule=TriggerRule.NONE_FAILED, **given.of_last, **shared
         )
         plan >> submit >> settle >> route >> retry >> leaves
         route >> leaves
         leaves >> summary
-
-
-def _without_none(**arguments: Any) -> dict[str, Any]:
-    """Return the keyword arguments whose value is not None; for the others, Airflow then uses ``default_args``."""
-    return {name: value for name, value in arguments.items() if value is not None}

@@ -58,7 +58,7 @@ class DeclarationConformance(ABC):
 
     @pytest.fixture
     def sides(self, connector: Connector) -> list[Side]:
-        """Return the names of the sections that the connector has."""
+        """Return ``source``, ``sink`` or both, whichever the connector has; a dead letter store does not count."""
         both: tuple[Side, Side] = ("source", "sink")
         return [side for side in both if getattr(connector, side) is not None]
 

@@ -8,7 +8,7 @@ from airflow_provider_ckpt.connectors.batch_content import BatchContent, DeadLet
 from airflow_provider_ckpt.connectors.row_filter import without_refused
 from airflow_provider_ckpt.connectors.sink_protocol import Refused, Writer
 from airflow_provider_ckpt.core.errors import ErrorInfo
-from airflow_provider_ckpt.core.wave import BatchTask, Outcome
+from airflow_provider_ckpt.core.wave_messages import BatchTask, Outcome
 
 Originals = Callable[[Mapping[int, ErrorInfo]], list[DeadLetter]]
 

@@ -16,11 +16,11 @@ import pyarrow as pa
 from airflow_provider_ckpt.connectors.sink_protocol import Sink, SinkContext, Writer
 from airflow_provider_ckpt.connectors.source_protocol import POSITION, RecordShape
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_replay import PositionedDeadLetters
 from airflow_provider_ckpt.core.dead_letters import AttemptKey, DeadLetters
 from airflow_provider_ckpt.core.errors import ErrorType
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.wave import BatchTask, Outcome
+from airflow_provider_ckpt.core.replay_content import PositionedDeadLetters
+from airflow_provider_ckpt.core.wave_messages import BatchTask, Outcome
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark.dead_letters.replay_reader import ReplayReader, replay_detail
 from airflow_provider_ckpt.spark.job import Job
@@ -136,7 +136,7 @@ def replay(task: BatchTask, left: Mapping[str, int], epoch: int, seq: int = 0) -
 
 
 def kept(sink: Sink, source: AttemptKey) -> list[tuple[int, int]]:
-    """Return position and number of the dead letters of an attempt."""
+    """Return the dead letters that a sink stored for an attempt, each as its position and its record's ``number``."""
     dead_letters = [found.dead_letter for found in sink.dead_letters([source])]
     return sorted((item.position, _number(item.value)) for item in dead_letters)
 

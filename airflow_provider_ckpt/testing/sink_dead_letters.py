@@ -7,11 +7,11 @@ from unittest.mock import Mock
 
 from airflow_provider_ckpt.connectors.dead_letter_lookup import read_dead_letters
 from airflow_provider_ckpt.connectors.file_lists import FileList
-from airflow_provider_ckpt.connectors.source_protocol import SourceFile
+from airflow_provider_ckpt.connectors.source_plan import SourceFile
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
-from airflow_provider_ckpt.core.dead_letter_replay import Replay
 from airflow_provider_ckpt.core.dead_letters import AttemptKey, DeadLetters
 from airflow_provider_ckpt.core.receipt import Counts, Verdict
+from airflow_provider_ckpt.core.replay_content import Replay
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.testing import shared_position as shared
 from airflow_provider_ckpt.testing.sink_harness import (
@@ -24,7 +24,7 @@ from airflow_provider_ckpt.testing.sink_harness import (
     all_rejected,
     content,
     ids,
-    nothing,
+    no_records,
     task,
 )
 
@@ -160,7 +160,7 @@ class DeadLetterConformance:
 
     def test_a_void_batch_leaves_a_receipt_alone(self, harness: SinkHarness) -> None:
         with Run(harness, 1) as run:
-            outcome = run.take_over().send(task(0, instruction=Instruction.VOID), nothing())
+            outcome = run.take_over().send(task(0, instruction=Instruction.VOID), no_records())
 
             assert outcome.outcome is AttemptOutcome.VOID
             assert [receipt.verdict for receipt in run.receipts()] == [Verdict.VOID]
@@ -168,7 +168,7 @@ class DeadLetterConformance:
 
     def test_the_first_verdict_stands(self, harness: SinkHarness) -> None:
         with Run(harness, 1) as run:
-            run.take_over().send(task(0, instruction=Instruction.VOID), nothing())
+            run.take_over().send(task(0, instruction=Instruction.VOID), no_records())
 
             outcome = run.send(task(0, attempt=2), content(0))
 

@@ -1,4 +1,4 @@
-"""Tests of a sink's deliveries: each batch has its effect once, and its receipt tells the fate of every record."""
+"""Tests of a sink's deliveries: each batch has its effect once, and its receipt accounts for every record."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import pytest
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts, Verdict
-from airflow_provider_ckpt.core.wave import Outcome
+from airflow_provider_ckpt.core.wave_messages import Outcome
 from airflow_provider_ckpt.testing.sink_harness import (
     SIZE,
-    OutOfMemory,
+    FailingHeaders,
     Run,
     SinkHarness,
     content,
     ids,
-    nothing,
+    no_records,
     task,
 )
 
@@ -77,7 +77,7 @@ class DeliveryConformance:
 
     def test_an_empty_batch_gets_a_receipt(self, harness: SinkHarness) -> None:
         with Run(harness, 1) as run:
-            outcome = run.take_over().send(task(0), nothing())
+            outcome = run.take_over().send(task(0), no_records())
 
             assert outcome.outcome is AttemptOutcome.DELIVERED
             assert [receipt.counts for receipt in run.receipts()] == [Counts()]
@@ -110,7 +110,7 @@ class DeliveryConformance:
         with Run(harness, 1) as run:
             run.take_over()
             broken = content(0, rejected=1)
-            broken.dead_letters[0] = replace(broken.dead_letters[0], headers=OutOfMemory())
+            broken.dead_letters[0] = replace(broken.dead_letters[0], headers=FailingHeaders())
 
             with pytest.raises(MemoryError):
                 run.send(task(0), broken)

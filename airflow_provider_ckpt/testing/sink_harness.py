@@ -20,7 +20,7 @@ from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
-from airflow_provider_ckpt.core.wave import BatchTask, Outcome
+from airflow_provider_ckpt.core.wave_messages import BatchTask, Outcome
 from airflow_provider_ckpt.testing.lane_writer import LaneWriter
 
 LEDGER = "7a1f9c1e-0000-4000-8000-000000000001"
@@ -89,7 +89,7 @@ class SinkHarness(ABC):
         """
 
 
-class OutOfMemory(Mapping[str, str]):
+class FailingHeaders(Mapping[str, str]):
     """Headers of a dead letter that raise :class:`MemoryError` when they are read, in the middle of a batch."""
 
     def __getitem__(self, name: str) -> str:
@@ -197,7 +197,7 @@ def all_rejected(seq: int) -> BatchContent:
     return content(seq, rejected=SIZE)
 
 
-def nothing() -> BatchContent:
+def no_records() -> BatchContent:
     """Return no record at all."""
     empty = pa.array([], pa.int64())
     return BatchContent(pa.table({ROW_NUMBER: empty, "id": empty}), [], 0, 0)

@@ -11,10 +11,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_ckpt.connectors.record_positions import RecordPositions
-from airflow_provider_ckpt.connectors.source_protocol import (
-    POSITION,
-    PlannedBatch,
-)
+from airflow_provider_ckpt.connectors.source_plan import PlannedBatch
+from airflow_provider_ckpt.connectors.source_protocol import POSITION
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.testing.source_harness import EVERYTHING, Ledger, ShrinkingSourceHarness, SourceHarness

@@ -11,19 +11,10 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.source_protocol import (
-    POSITION,
-    Plan,
-    PlannedBatch,
-    PlanRequest,
-    RangeToPlan,
-    Reader,
-    RecordShape,
-    Source,
-    SourceFile,
-)
+from airflow_provider_ckpt.connectors.source_plan import Plan, PlannedBatch, PlanRequest, RangeToPlan, SourceFile
+from airflow_provider_ckpt.connectors.source_protocol import POSITION, Reader, RecordShape, Source
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.wave import BatchTask
+from airflow_provider_ckpt.core.wave_messages import BatchTask
 
 if TYPE_CHECKING:
     import pyarrow as pa

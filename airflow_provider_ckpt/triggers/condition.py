@@ -10,7 +10,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError
 from airflow_provider_ckpt.triggers.next_round import SHORTEST_WAIT
-from airflow_provider_ckpt.triggers.watching import call_with_ledger
+from airflow_provider_ckpt.triggers.watching import call_with_ledger, serialized
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.ledger.ledger import Ledger
@@ -50,12 +50,8 @@ class CkptConditionTrigger(BaseTrigger):
         self.every = every
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the import path of the class and the arguments of this trigger.
-
-        Airflow stores both, and creates the trigger from them in the triggerer.
-        """
-        names = ("pipeline", "declaration", "condition", "ckpt_conn_id", "every")
-        return f"{__name__}.{type(self).__name__}", {name: getattr(self, name) for name in names}
+        """Return the import path of the class and the arguments of this trigger; see :func:`.serialized`."""
+        return serialized(self, "pipeline", "declaration", "condition", "ckpt_conn_id", "every")
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Check the condition until it is met, then yield one event.
@@ -66,7 +62,7 @@ class CkptConditionTrigger(BaseTrigger):
         while True:
             try:
                 met, observed = await asyncio.to_thread(
-                    call_with_ledger, self.ckpt_conn_id, self.pipeline, self.declaration, self._read
+                    call_with_ledger, self.ckpt_conn_id, self.pipeline, self.declaration, self._check
                 )
             except CkptError as error:
                 if isinstance(error, ConfigError) and not error.recoverable:
@@ -79,11 +75,11 @@ class CkptConditionTrigger(BaseTrigger):
                 return
             await asyncio.sleep(self.every)
 
-    def _read(self, ledger: Ledger, setup: Callable[[], PipelineContext]) -> tuple[bool, dict[str, Any]]:
-        """Check the condition; return whether it is met, and the observed values.
+    def _check(self, ledger: Ledger, setup: Callable[[], PipelineContext]) -> tuple[bool, dict[str, Any]]:
+        """Check the condition once; return whether it is met, and the values that it was judged by, such as the lag.
 
         :param ledger: the open ledger
-        :param setup: function that returns the context of the pipeline, with which the condition reads the source
+        :param setup: returns the context of the pipeline; called only if the condition has to read the source
         """
         from airflow_provider_ckpt.replication.observe.conditions import Condition
 

@@ -11,6 +11,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_provider_ckpt.core.errors import CkptError, StaleEpochError
 from airflow_provider_ckpt.ledger_location import open_ledger
+from airflow_provider_ckpt.triggers.watching import serialized
 
 SHORTEST_WAIT = timedelta(seconds=10)
 """Shortest time before a trigger fires.
@@ -45,12 +46,8 @@ class CkptNextRoundTrigger(BaseTrigger):
         self.every = every
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the import path of the class and the arguments of this trigger.
-
-        Airflow stores both, and creates the trigger from them in the triggerer.
-        """
-        names = ("pipeline", "epoch", "owner", "ckpt_conn_id", "moment", "every")
-        return f"{__name__}.{type(self).__name__}", {name: getattr(self, name) for name in names}
+        """Return the import path of the class and the arguments of this trigger; see :func:`.serialized`."""
+        return serialized(self, "pipeline", "epoch", "owner", "ckpt_conn_id", "moment", "every")
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Wait until the round is due, then yield one event.

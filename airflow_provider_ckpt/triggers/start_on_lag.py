@@ -18,7 +18,7 @@ from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError
 from airflow_provider_ckpt.core.lag import PartitionLag, lag_positions
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
-from airflow_provider_ckpt.triggers.watching import call_with_ledger
+from airflow_provider_ckpt.triggers.watching import call_with_ledger, serialized
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.ledger.ledger import Ledger
@@ -143,12 +143,8 @@ class CkptWorkTrigger(BaseEventTrigger):
         self.ckpt_conn_id = ckpt_conn_id
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the import path of the class and the arguments of this trigger.
-
-        Airflow stores both, and creates the trigger from them in the triggerer.
-        """
-        names = ("pipeline", "at_least", "longest_wait", "every", "ckpt_conn_id")
-        return f"{__name__}.{type(self).__name__}", {name: getattr(self, name) for name in names}
+        """Return the import path of the class and the arguments of this trigger; see :func:`.serialized`."""
+        return serialized(self, "pipeline", "at_least", "longest_wait", "every", "ckpt_conn_id")
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Check the pipeline's lag without end, and yield an event each time that a run is due.
@@ -176,7 +172,7 @@ class CkptWorkTrigger(BaseEventTrigger):
         """Return the pipeline's lag, the epoch of its newest run, and whether a run is in progress.
 
         :param ledger: the open ledger, which knows the newest run
-        :param setup: function that returns the context of the pipeline, with which the lag is read from the source
+        :param setup: function that returns the context of the pipeline; called once, to read the lag from the source
         """
         from airflow_provider_ckpt.replication.observe.lag import lag
         from airflow_provider_ckpt.replication.process_lease_owner import is_held

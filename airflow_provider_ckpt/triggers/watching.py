@@ -1,4 +1,4 @@
-"""Read a pipeline's state from a trigger.
+"""Common functions of the triggers: read a pipeline's state, and return a trigger in the form that Airflow stores.
 
 The ledger is opened for each read, so that a long wait keeps no connection open.
 """
@@ -11,10 +11,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from airflow_provider_ckpt.ledger_location import open_ledger, resolve_connection
 
 if TYPE_CHECKING:
+    from airflow.triggers.base import BaseTrigger
+
     from airflow_provider_ckpt.ledger.ledger import Ledger
     from airflow_provider_ckpt.replication.setup import PipelineContext
 
 _Seen = TypeVar("_Seen")
+
+
+def serialized(trigger: BaseTrigger, *arguments: str) -> tuple[str, dict[str, Any]]:
+    """Return the import path of a trigger's class and its arguments.
+
+    Airflow stores both, and creates the trigger from them in the triggerer.
+
+    :param trigger: the trigger
+    :param arguments: names of the constructor's arguments, each of which is also an attribute
+    """
+    return f"{type(trigger).__module__}.{type(trigger).__name__}", {name: getattr(trigger, name) for name in arguments}
 
 
 def call_with_ledger(
@@ -28,8 +41,8 @@ def call_with_ledger(
     :param ckpt_conn_id: Airflow connection of the ledger
     :param pipeline: name of the pipeline
     :param declaration: declaration of the pipeline; None to use the one that its newest run stored
-    :param read: function to call, with the open ledger and a second function that returns the context of the pipeline,
-        with which the source can be read
+    :param read: function that is called once, with the open ledger and a function that it may call to get the
+        pipeline's context, with which the source can be read
     :return: the result of ``read``
     :raises CkptError: if ledger or source cannot be reached, or the ledger does not know the pipeline
     """

@@ -24,13 +24,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_ckpt.connectors.source_protocol import Plan, PlannedBatch, SourcePartition
+from airflow_provider_ckpt.connectors.source_plan import Plan, PlannedBatch, SourcePartition
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.recovery import ReceiptedRange, UnreadRecords
 from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy
-from airflow_provider_ckpt.core.wave import Outcome
+from airflow_provider_ckpt.core.wave_messages import Outcome
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate
 from tests.assurance import is_whole, record

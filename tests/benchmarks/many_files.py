@@ -57,7 +57,7 @@ def measure(home: Path, files: int, rounds: int) -> dict[str, Any]:
     found: dict[str, Any] = {"files": files}
     for name, count in (("all", files), ("one", 1)):
         write(home / name, count)
-        told = [_parse(home, home / name) for _ in range(rounds)]
+        told = [parse(home, home / name) for _ in range(rounds)]
         found[name] = {key: round(statistics.median(item[key] for item in told), 3) for key in told[0]}
     every, one = found["all"], found["one"]
     return {
@@ -70,7 +70,12 @@ def measure(home: Path, files: int, rounds: int) -> dict[str, Any]:
     }
 
 
-def _parse(home: Path, folder: Path) -> dict[str, float]:
+def parse(home: Path, folder: Path) -> dict[str, float]:
+    """Parse a folder in a process of its own, and return what it took.
+
+    :param home: directory for Airflow's home
+    :param folder: folder of the DAG file
+    """
     env = {**os.environ, "AIRFLOW_HOME": str(home / "airflow"), "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
     done = subprocess.run(
         [sys.executable, "-m", __name__, str(folder)],
@@ -89,6 +94,7 @@ def main(folder: str) -> None:
     from airflow.serialization.serialized_objects import DagSerialization
 
     import airflow_provider_ckpt.operators.replicate
+    import airflow_provider_ckpt.task_groups.database
     import airflow_provider_ckpt.task_groups.replication  # noqa: F401
 
     times = [time.process_time()]

@@ -26,13 +26,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_provider_ckpt.connectors.source_protocol import Plan, PlannedBatch, SourcePartition
+from airflow_provider_ckpt.connectors.source_plan import Plan, PlannedBatch, SourcePartition
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch
 from airflow_provider_ckpt.core.errors import LeaseBusyError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy
-from airflow_provider_ckpt.core.wave import Outcome
+from airflow_provider_ckpt.core.wave_messages import Outcome
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate
 from airflow_provider_ckpt.ledger.types import Lease

@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 from tests.assurance import is_whole
 from tests.benchmarks.rounds import Rounds, publish, say
+from tests.services.database_server import PASSWORD, USER
+from tests.services.kafka import jars
 from tests.services.mariadb import MariaDbServer, binary
-from tests.services.postgres import PASSWORD, USER, PostgresServer
+from tests.services.postgres import PostgresServer
 from tests.services.replication import Replication, make_ledger
 from tests.services.spark import local_session
 
@@ -30,7 +32,9 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.ledger.ledger import Ledger
 
 RESULT = Path("build/bench/mysql.json")
-DRIVER = "org.mariadb.jdbc:mariadb-java-client:3.5.3"
+DRIVER = "mariadb-jdbc-3.5.3"
+"""Spark's driver, as jars.sh names it."""
+
 SETTINGS = {"innodb-log-file-size": "2G", "innodb-buffer-pool-size": "1G"}
 """Settings with which no checkpoint disturbs a benchmark."""
 
@@ -147,8 +151,8 @@ def run(rounds: int, rows: int) -> dict[str, Any]:
         say(f"making {rows:,} rows")
         server.execute(shop, f"CREATE TABLE {SOURCE} ({_COLUMNS})", f"INSERT INTO {SOURCE} {_ROWS.format(rows=rows)}")
         server.execute(shop, f"ANALYZE TABLE {SOURCE}")
-        ivy = Path("build/bench/ivy").absolute()
-        spark = local_session({"spark.jars.packages": DRIVER, "spark.jars.ivy": str(ivy)}, cores=LANES)
+        [driver] = jars(DRIVER).iterdir()
+        spark = local_session({"spark.jars": str(driver)}, cores=LANES)
         try:
             with make_ledger(books.new_database()) as ledger:
                 bench = Bench(server, shop, reports, spark, ledger, rows)

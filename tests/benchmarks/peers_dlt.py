@@ -16,7 +16,8 @@ import dlt  # type: ignore[import-not-found,unused-ignore]
 def _tables(names: list[str]) -> None:
     from dlt.sources.sql_database import sql_database  # type: ignore[import-not-found,unused-ignore]
 
-    source = sql_database(os.environ["SOURCE"], table_names=names, backend="pyarrow", chunk_size=100_000)
+    schema = os.environ.get("SOURCE_SCHEMA")
+    source = sql_database(os.environ["SOURCE"], schema=schema, table_names=names, backend="pyarrow", chunk_size=100_000)
     for name in names:
         # Ids are unique, so rows at the boundary need not be compared.
         source.resources[name].apply_hints(incremental=dlt.sources.incremental("id", range_start="open"))

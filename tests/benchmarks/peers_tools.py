@@ -63,9 +63,21 @@ class Peers:
             "defaults": {"mode": "incremental", "update_key": "id", **({"primary_key": key} if key else {})},
             "streams": streams,
         }
-        file = self.home / "replication.json"
-        file.write_text(json.dumps(replication))
-        run([self._sling, "run", "-r", file], self._sling_env())
+        self._sling_replication(replication)
+
+    def sling_schema(self, schema: str, target: str) -> None:
+        """Copy the new rows of all tables of a schema by Sling, by their primary key.
+
+        :param schema: schema of the source tables
+        :param target: schema of the targets, whose names are those of the sources
+        """
+        replication = {
+            "source": "SOURCE",
+            "target": "TARGET",
+            "defaults": {"mode": "incremental", "update_key": "id", "primary_key": "id"},
+            "streams": {f"{schema}.*": {"object": f"{target}.{{stream_table}}"}},
+        }
+        self._sling_replication(replication)
 
     def sling_lines(self, source: Path, target: Path) -> None:
         """Write JSON lines to a Parquet file by Sling.
@@ -84,6 +96,16 @@ class Peers:
         """
         at = self.dsn.replace("postgresql://", "postgresql+psycopg2://", 1)
         self._dlt(["tables", *sources], at, self.dsn, dataset)
+
+    def dlt_schema(self, schema: str, sources: Sequence[str], dataset: str) -> None:
+        """Copy the new rows of all tables of a schema by dlt.
+
+        :param schema: schema of the source tables
+        :param sources: their names
+        :param dataset: schema of the targets, whose names are those of the sources
+        """
+        at = self.dsn.replace("postgresql://", "postgresql+psycopg2://", 1)
+        self._dlt(["tables", *sources], at, self.dsn, dataset, {"SOURCE_SCHEMA": schema})
 
     def dlt_lines(self, source: Path, target: Path) -> None:
         """Write JSON lines to Parquet files by dlt.
@@ -120,7 +142,19 @@ class Peers:
             "TARGET": at,
         }
 
-    def _dlt(self, arguments: Sequence[str], source: str, target: str, dataset: str) -> None:
+    def _sling_replication(self, replication: Mapping[str, object]) -> None:
+        file = self.home / "replication.json"
+        file.write_text(json.dumps(replication))
+        run([self._sling, "run", "-r", file], self._sling_env())
+
+    def _dlt(
+        self,
+        arguments: Sequence[str],
+        source: str,
+        target: str,
+        dataset: str,
+        more: Mapping[str, str] | None = None,
+    ) -> None:
         env = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.home),
@@ -129,5 +163,6 @@ class Peers:
             "TARGET": target,
             "DATASET": dataset,
             "STATE": str(self.home / dataset),
+            **(more or {}),
         }
         run([self.environment / "bin/python", Path(__file__).with_name("peers_dlt.py"), *arguments], env)

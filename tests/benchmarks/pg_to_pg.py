@@ -37,6 +37,7 @@ SOURCE, TARGET = "orders", "target"
 LANES = 2
 BATCHES = (20, 100)
 PSQL, JDBC = "psql_copy", "spark_jdbc"
+REPLACE = "ckpt_replace"
 
 
 @dataclass
@@ -54,12 +55,15 @@ class Bench:
         """Measure every way once."""
         for batches in BATCHES:
             self._measure(f"ckpt_{batches}", partial(self._ckpt, batches))
+        self._measure(REPLACE, self._replace, filled=True)
         self._measure(PSQL, self._psql)
         self._measure(JDBC, self._jdbc)
 
-    def _measure(self, way: str, move: Callable[[], None]) -> None:
+    def _measure(self, way: str, move: Callable[[], None], *, filled: bool = False) -> None:
         execute(self.dsn, f"DROP TABLE IF EXISTS {TARGET}")
         make_target(self.dsn, TARGET)
+        if filled:
+            execute(self.dsn, f"INSERT INTO {TARGET} SELECT * FROM {SOURCE}", f"VACUUM ANALYZE {TARGET}")
         execute(self.dsn, "CHECKPOINT")
         self.rounds.time(way, move)
         found = execute(self.dsn, f"SELECT count(*), count(DISTINCT id) FROM {TARGET}")
@@ -76,6 +80,21 @@ class Bench:
         if summary.batches != batches or summary.records.delivered != self.rows:
             raise RuntimeError(f"the run had {summary.batches} batches and delivered {summary.records.delivered} rows")
         self.rounds.note(str(batches), summary.steps)
+
+    def _replace(self) -> None:
+        """Replace as many rows as the source has by all of them, in batches like those of the first way."""
+        self.runs += 1
+        document = orders_pipeline(f"bench-{self.runs}")
+        replication = Replication(self.spark, self.ledger, self.dsn, document).changed(
+            source={"mode": "full"},
+            sink={"mode": "replace"},
+            commit_strategy={"commit_interval": -(-self.rows // BATCHES[0])},
+            consumer={"lanes": LANES, "max_in_flight": 2 * self.rows},
+        )
+        summary = replication.run()
+        if summary.records.delivered != self.rows or summary.route != ["done"]:
+            raise RuntimeError(f"the refresh delivered {summary.records.delivered} rows and ended {summary.route}")
+        self.rounds.note(REPLACE, summary.steps)
 
     def _psql(self) -> None:
         at = urlsplit(self.dsn)
@@ -113,6 +132,7 @@ class Bench:
                 "vs_psql_copy": {str(n): round(seconds[f"ckpt_{n}"] / seconds[PSQL], 3) for n in BATCHES},
                 "vs_spark_jdbc": {str(n): round(seconds[f"ckpt_{n}"] / seconds[JDBC], 3) for n in BATCHES},
                 "100_vs_20_batches": round(many / few, 3),
+                "replace_vs_append": round(seconds[REPLACE] / few, 3),
             },
             "rows": self.rows,
             "row_bytes": int(size),

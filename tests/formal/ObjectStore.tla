@@ -63,7 +63,8 @@ Fence(e) ==
   /\ At(e, "read")
   /\ IF MUTANT = "fence_reads_alone"
      THEN Goes(e, "fenced") /\ barrier' = Max(e, barrier) /\ UNCHANGED <<flight, sent>>
-     ELSE Send(e, runs[e].seen.receipts, "fencing") /\ UNCHANGED barrier
+     ELSE /\ Send(e, IF MUTANT = "fence_forgets_receipts" THEN {} ELSE runs[e].seen.receipts, "fencing")
+          /\ UNCHANGED barrier
   /\ UNCHANGED <<head, staged, visible, stale>>
 
 (* The store carries a request out, if its condition holds; else it is refused, which only its sender minds. *)
@@ -94,7 +95,9 @@ Fenced(e) ==
 Sweep(e) ==
   /\ At(e, IF MUTANT = "sweep_before_the_fence" THEN "read" ELSE "fenced")
   /\ LET done == {f \in staged : f \in head.receipts}
-     IN /\ visible' = IF MUTANT = "sweep_publishes_nothing" THEN visible ELSE visible \cup done
+     IN /\ visible' = CASE MUTANT = "sweep_publishes_nothing" -> visible
+                        [] MUTANT = "sweep_removes_objects_of_older_runs" -> {f \in visible : f.epoch = e} \cup done
+                        [] OTHER -> visible \cup done
         /\ staged' = staged \ (done \cup {f \in staged : f.epoch < e})
   /\ UNCHANGED <<head, flight, sent, runs, barrier, stale>>
 

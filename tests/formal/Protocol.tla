@@ -12,7 +12,7 @@
 (*                                                                          *)
 (* Names are the code's: `committed`, `in_flight`, `pending_acks`,          *)
 (* `planned_end`, `next_seq`, `phase`, `generation`, `cancelled`, `epoch`   *)
-(* are fields of core/batch_transitions.py, core/batch.py and the lease row. There  *)
+(* are fields of core/partition.py, core/batch.py and the lease row. There  *)
 (* is one source partition; its positions are 0 .. SOURCE_END - 1.          *)
 (*                                                                          *)
 (* Four kinds of sink, by how an older epoch is shut out (FENCE):           *)

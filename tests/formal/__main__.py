@@ -29,7 +29,8 @@ def prove(*, small: bool = False) -> dict[str, Any]:
 
     :param small: whether a few seconds' worth of each kind is enough
     """
-    from tests.formal import object_store_model, tlc, tlc_models
+    from tests.formal import specification, tlc, tlc_models
+    from tests.formal.specifications import SPECIFICATIONS
 
     _log("\nThe core, searched")
     found = search.search_all(SMALL if small else LARGE, log=_log)
@@ -37,12 +38,13 @@ def prove(*, small: bool = False) -> dict[str, Any]:
     models = [model for model in tlc_models.MODELS if not small or model.theme in _SMALL_THEMES]
     broken = [mutant for mutant in tlc_models.MUTANTS if not small or mutant.model.theme in _SMALL_THEMES]
     checked = tlc.run_all(models, broken, log=_log)
-    stored = object_store_model.run_all(log=_log)
-    checked = {
-        **checked,
-        "states": checked["states"] + stored["states"],
-        **{part: [*checked[part], *stored[part]] for part in ("properties", "guards", "mutants")},
-    }
+    for one in SPECIFICATIONS:
+        more = specification.run_all(one, _log, small=small)
+        checked = {
+            **checked,
+            "states": checked["states"] + more["states"],
+            **{part: [*checked[part], *more[part]] for part in ("properties", "guards", "mutants")},
+        }
     _log("\nMutants")
     chosen = [mutant for mutant in mutants.MUTANTS if not small or mutant.configuration]
     caught = mutants.run_all(chosen[:: len(chosen) // 3] if small else chosen, log=_log)

@@ -7,8 +7,8 @@ from typing import Any
 
 from airflow_provider_ckpt.core.batch import RESOLVED
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.batch_transitions import Partition
 from airflow_provider_ckpt.core.invariants import STALE_EPOCH, STATE_CHECKS, STEP_CHECKS, Violation
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.receipt import Receipt
 from tests.formal import questions as q
 from tests.formal.memory import TOLD

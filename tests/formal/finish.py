@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from airflow_provider_ckpt.core.action import ActionKind
 from airflow_provider_ckpt.core.batch import BatchState
-from airflow_provider_ckpt.core.batch_transitions import Partition
 from airflow_provider_ckpt.core.invariants import Violation
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.receipt import Receipt
 from tests.formal import questions as q

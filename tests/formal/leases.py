@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from airflow_provider_ckpt.core import lease as decisions
-from airflow_provider_ckpt.core import stale_epoch
+from airflow_provider_ckpt.core import refuse_stale_epoch
 from airflow_provider_ckpt.core.errors import LeaseBusyError, StaleEpochError
 from airflow_provider_ckpt.core.invariants import STALE_EPOCH, Violation
 from airflow_provider_ckpt.core.lease import LeaseGrantReason, LeaseState
@@ -18,7 +18,7 @@ OWNER, OTHER = "the holder", "another"
 
 
 class Leases:
-    """Asks ``core/lease.py`` and ``core/stale_epoch.py``, and remembers what it was asked."""
+    """Asks ``core/lease.py`` and ``core/refuse_stale_epoch.py``, and remembers what it was asked."""
 
     def __init__(self, met: Met) -> None:
         self._met = met
@@ -56,7 +56,7 @@ class Leases:
             LeaseGrantReason.FORCED: (OTHER, NOW, False, True),
         }
         for reason, (owner, now, dead, force) in ways.items():
-            is_dead = _certainly_dead if dead else decisions.assume_alive
+            is_dead = _certainly_dead if dead else decisions.never_dead
             try:
                 new, found = decisions.grant(
                     state, owner, now=now, ttl=TTL, at_least=fence, is_dead=is_dead, force=force
@@ -82,7 +82,7 @@ class Leases:
             for owner in (OWNER, OTHER):
                 allowed = epoch == state.epoch and owner == state.owner
                 try:
-                    stale_epoch.check_epoch(state, epoch, owner)
+                    refuse_stale_epoch.check_epoch(state, epoch, owner)
                     decisions.renew(state, epoch, owner, now=NOW)
                 except StaleEpochError:
                     if allowed:

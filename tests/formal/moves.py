@@ -7,8 +7,8 @@ from typing import Any
 
 from airflow_provider_ckpt.core.action import NEED_NEW_EPOCH, NEED_RECEIPTS_READ, ActionKind
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.batch_transitions import Partition
 from airflow_provider_ckpt.core.invariants import Violation
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt, Verdict
 from tests.formal import questions as q

@@ -24,6 +24,8 @@ from tests.formal.mutants_of_object_store import OF_OBJECT_STORE
 from tests.formal.mutants_of_page import OF_PAGE
 from tests.formal.mutants_of_plain import OF_PLAIN
 from tests.formal.mutants_of_policy import OF_POLICY
+from tests.formal.mutants_of_refresh import OF_REFRESH
+from tests.formal.mutants_of_schema_change import OF_SCHEMA_CHANGE
 from tests.formal.mutants_of_sinks import OF_SINKS
 from tests.formal.mutants_of_warm import OF_WARM
 from tests.formal.rewrite import RewriteError
@@ -34,6 +36,8 @@ _PARSING = Lock()
 
 MUTANTS: Sequence[Mutant] = (
     *OF_SINKS,
+    *OF_REFRESH,
+    *OF_SCHEMA_CHANGE,
     *OF_PAGE,
     *OF_ICEBERG,
     *OF_FILES_SINK,

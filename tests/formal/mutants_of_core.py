@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tests.formal.mutant import Mutant
 
-_PARTITION = "core/batch_transitions.py"
+_PARTITION = "core/partition.py"
 _ATTEMPTS = "core/attempts.py"
 _ACKNOWLEDGEMENTS = "core/acknowledgements.py"
 _CHECKPOINT = "core/checkpoint.py"
@@ -286,7 +286,7 @@ OF_CORE: Sequence[Mutant] = (
     Mutant(
         "a rewind leaves a replay of dead letters whose records it reads again",
         "core/apply_action.py",
-        "_take_back",
+        "_cancel_replays",
         "list(partition.blocking.values())",
         "[]",
         test=f"{_UNIT}/test_apply_action.py::TestTakenBack::test_what_a_replay_has_not_delivered_is_given_up_with_the_act"
@@ -294,7 +294,7 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "a replay that waits is not distinguished from one that is done when its records are read again",
-        "core/dead_letter_selection.py",
+        "core/replayable_dead_letters.py",
         "replaying_within",
         "entry.state is DeadLetterState.REPLAYING",
         "entry.state is DeadLetterState.REPLAYED",
@@ -310,7 +310,7 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "epochs are compared the wrong way at the lease",
-        "core/stale_epoch.py",
+        "core/refuse_stale_epoch.py",
         "check_epoch",
         "lease.epoch == epoch and lease.owner == owner",
         "lease.epoch >= epoch and lease.owner == owner",
@@ -354,7 +354,7 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "an error that halts ends in a drop when its attempts are used up",
-        "core/exhausted_retries.py",
+        "core/on_exhausted.py",
         "decide_exhausted",
         "error.type in _HALT_WHEN_EXHAUSTED or default_action(error) is ErrorAction.HALT",
         "error.type in _HALT_WHEN_EXHAUSTED",

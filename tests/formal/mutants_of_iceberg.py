@@ -16,7 +16,7 @@ _ICEBERG_COMMIT = "tests/integration/connectors/iceberg/test_commit.py"
 OF_ICEBERG: Sequence[Mutant] = (
     Mutant(
         "iceberg: the fence is a property alone, and no snapshot",
-        "connectors/iceberg/version.py",
+        "connectors/iceberg/table_version.py",
         "IcebergVersion._commit",
         "requirements = (*transaction._requirements, AssertTableUUID(uuid=self.table.metadata.table_uuid))",
         "if not files:\n"
@@ -26,7 +26,7 @@ OF_ICEBERG: Sequence[Mutant] = (
     ),
     Mutant(
         "iceberg: the library commits, and tries again by itself",
-        "connectors/iceberg/version.py",
+        "connectors/iceberg/table_version.py",
         "IcebergVersion._commit",
         "self.table._do_commit(transaction._updates, requirements)",
         "transaction.commit_transaction()",
@@ -34,7 +34,7 @@ OF_ICEBERG: Sequence[Mutant] = (
     ),
     Mutant(
         "iceberg: a conflict is taken as proof that nothing was committed, and its manifests are removed",
-        "connectors/iceberg/version.py",
+        "connectors/iceberg/table_version.py",
         "IcebergVersion._commit",
         "self.table._do_commit(transaction._updates, requirements)",
         "(self.table.metadata.properties.update({'commit.retry.num-retries': '0'}), transaction.commit_transaction())",
@@ -42,7 +42,7 @@ OF_ICEBERG: Sequence[Mutant] = (
     ),
     Mutant(
         "iceberg: a commit does not say what it builds on",
-        "connectors/iceberg/version.py",
+        "connectors/iceberg/table_version.py",
         "IcebergVersion._commit",
         "(*transaction._requirements, AssertTableUUID(uuid=self.table.metadata.table_uuid))",
         "AssertTableUUID(uuid=self.table.metadata.table_uuid)",
@@ -50,7 +50,7 @@ OF_ICEBERG: Sequence[Mutant] = (
     ),
     Mutant(
         "iceberg: a table that was dropped and made anew is taken for the old one",
-        "connectors/iceberg/version.py",
+        "connectors/iceberg/table_version.py",
         "IcebergVersion._commit",
         "(*transaction._requirements, AssertTableUUID(uuid=self.table.metadata.table_uuid))",
         "transaction._requirements",
@@ -58,16 +58,16 @@ OF_ICEBERG: Sequence[Mutant] = (
     ),
     Mutant(
         "iceberg: an error of the commit is taken for a commit that did not happen",
-        "connectors/iceberg/version.py",
+        "connectors/iceberg/table_version.py",
         "IcebergVersion._commit",
-        "not self._address.moved(self.table)",
+        "not self._address.has_changed(self.table)",
         "self.table",
         test=f"{_LOST_ANSWER}[iceberg-conflict]",
     ),
     Mutant(
         "iceberg: rows are committed without their receipts",
-        "connectors/iceberg/version.py",
-        "IcebergVersion.commit",
+        "connectors/iceberg/table_version.py",
+        "IcebergVersion._commit_batches",
         "{self.layout.epoch_property: str(epoch), self.layout.head_property: str(head)}",
         "{self.layout.epoch_property: str(epoch)}",
         test=f"{_TWO_PHASE}/test_conformance.py::TestNewTable::test_a_batch_is_delivered_with_its_receipt[iceberg]",

@@ -72,8 +72,8 @@ OF_LEDGER: Sequence[Mutant] = (
         "a rewind is applied without a fence and a new epoch",
         "ledger/commands/request_action.py",
         "ActionCommands.apply_stored_actions",
-        "frozenset() if behind_fence else NEED_NEW_EPOCH",
-        "NEED_NEW_EPOCH if behind_fence else frozenset()",
+        "NEED_COLUMNS if behind_fence else NEED_COLUMNS | NEED_NEW_EPOCH",
+        "NEED_COLUMNS | NEED_NEW_EPOCH if behind_fence else NEED_COLUMNS",
         test=f"{_HERE}::test_a_rewind_waits_for_a_fence",
     ),
     Mutant(

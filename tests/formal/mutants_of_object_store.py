@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from tests.formal.mutant import Mutant
 
-_SINK = "connectors/files/in_store/sink.py"
-_PUBLICATION = "connectors/files/in_store/publication.py"
+_SINK = "connectors/files/object_store/sink.py"
+_PUBLICATION = "connectors/files/object_store/publication.py"
 _LOCATION = "connectors/storage/object_store.py"
 _TESTS = "tests/integration/connectors/files/test_object_sink_commit.py"
 _LATE_COMMIT = f"{_TESTS}::TestRaces::test_a_commit_that_arrives_after_the_fence_is_refused"
@@ -16,11 +16,20 @@ _DEATHS = f"{_TESTS}::TestDeaths::test_a_wave_that_dies_anywhere_is_settled_by_t
 OF_OBJECT_STORE: Sequence[Mutant] = (
     Mutant(
         "object store: the fence is not stored",
-        "connectors/files/in_store/version.py",
+        "connectors/files/object_store/version.py",
         "ObjectFilesVersion.replace",
         "return self.layout.head.swap(json.dumps(document).encode(), self._known)",
         "return head is None or self.layout.head.swap(json.dumps(document).encode(), self._known)",
         test=f"{_TESTS}::TestRaces::test_of_two_that_take_over_at_once_the_newer_epoch_stays",
+    ),
+    Mutant(
+        "object store: a fence is lowered",
+        "connectors/files/object_store/fence.py",
+        "fence",
+        "version.refuse_if_fenced(epoch)",
+        "",
+        test="tests/integration/connectors/files/test_object_sink_conformance.py"
+        "::TestObjectFilesSink::test_a_fence_is_never_lowered[versitygw]",
     ),
     Mutant(
         "object store: the head is replaced without a condition",
@@ -65,14 +74,14 @@ OF_OBJECT_STORE: Sequence[Mutant] = (
     Mutant(
         "object store: a delivered object that is gone is not told",
         _PUBLICATION,
-        "find_gone",
+        "find_missing_files",
         "visible.size() is None and staged.size() is None and visible.size() is None",
         "False",
         test=f"{_TESTS}::TestRemovedObjects::test_a_delivered_object_that_is_removed_is_told",
     ),
     Mutant(
         "object store: a head that was set back is not told",
-        "connectors/files/in_store/version.py",
+        "connectors/files/object_store/version.py",
         "ObjectFilesVersion.set_back",
         "self._number >= accepted",
         "True",

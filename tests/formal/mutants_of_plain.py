@@ -89,8 +89,8 @@ OF_PLAIN: Sequence[Mutant] = (
     ),
     Mutant(
         "numbers with more decimals than the target keeps are copied raw",
-        "connectors/postgres/raw_copy.py",
-        "_is_same_type",
+        "connectors/postgres/same_binary_form.py",
+        "is_same_type",
         "theirs.modifier in (-1, ours.modifier)",
         "True",
         test=f"{_RAW}::test_another_type_or_a_rule_sends_records[id int8, name text, cost numeric(10, 1)-statements1]",
@@ -121,7 +121,7 @@ OF_PLAIN: Sequence[Mutant] = (
     ),
     Mutant(
         "positions of times are counted from 2000 in the receipts of raw data",
-        "connectors/postgres/raw_copy.py",
+        "connectors/postgres/copied_rows.py",
         "_to_positions",
         "return values + _MICROSECONDS_TO_2000",
         "return values",

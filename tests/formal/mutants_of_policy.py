@@ -48,7 +48,7 @@ OF_POLICY: Sequence[Mutant] = (
         "the cadence counts what does not move the checkpoint",
         "core/settle_cadence.py",
         "SettleCadence.due",
-        "movable >= self.max_batches or (movable >= self.min_batches and seconds >= self.min_interval)",
+        "passable >= self.max_batches or (passable >= self.min_batches and seconds >= self.min_interval)",
         "waiting >= self.max_batches or (waiting >= self.min_batches and seconds >= self.min_interval)",
         test="tests/unit/core/test_settle_cadence.py::test_what_the_checkpoint_could_not_move_by_does_not_make_it_due",
     ),
@@ -94,7 +94,7 @@ OF_POLICY: Sequence[Mutant] = (
     ),
     Mutant(
         "a whole batch is dropped for one record that nobody could identify",
-        "core/retry_policy.py",
+        "core/failed_attempt.py",
         "decide",
         "action is ErrorAction.SKIP_AND_LOG and (not about_records)",
         "action is ErrorAction.SKIP_AND_LOG",

@@ -132,7 +132,7 @@ OF_SINKS: Sequence[Mutant] = (
     ),
     Mutant(
         "postgres: of a trigger only the statement that assigns the cursor is read",
-        "connectors/postgres/code_text.py",
+        "connectors/postgres/sql_code.py",
         "TriggerCode.assigning_statements",
         "wanted = {word for number in more for word in found[number].words} - known",
         "wanted = set()",
@@ -141,8 +141,8 @@ OF_SINKS: Sequence[Mutant] = (
     ),
     Mutant(
         "postgres: a failover that parted before what was read counts as one without loss",
-        "connectors/postgres/server_signs.py",
-        "_lost",
+        "connectors/postgres/restored_server.py",
+        "_lost_clause",
         "not is_at_or_beyond(lsn, end)",
         "False",
         test="tests/integration/connectors/postgres/test_switchover.py"
@@ -160,7 +160,7 @@ OF_SINKS: Sequence[Mutant] = (
     Mutant(
         "postgres: a value that its column would round is rounded",
         "connectors/postgres/exact_values.py",
-        "_cut",
+        "_rounding_conditions",
         "column.length_cast is not None",
         "column.length_cast is False",
         test="tests/integration/connectors/postgres/test_reported_or_equal.py"
@@ -221,7 +221,7 @@ OF_SINKS: Sequence[Mutant] = (
     ),
     Mutant(
         "fence: epochs are compared the wrong way",
-        "connectors/fencing.py",
+        "connectors/refuse_fenced_run.py",
         "refuse_if_fenced",
         "fenced > epoch",
         "fenced < epoch",
@@ -237,8 +237,8 @@ OF_SINKS: Sequence[Mutant] = (
     ),
     Mutant(
         "delta: rows are committed without their receipts",
-        "connectors/delta/version.py",
-        "DeltaVersion.commit",
+        "connectors/delta/table_version.py",
+        "DeltaVersion._commit",
         "{self.layout.epoch_app: epoch, self.layout.receipts_app: head}",
         "{self.layout.epoch_app: epoch}",
         test=f"{_TABLE}::test_a_batch_is_delivered_with_its_receipt[delta]",
@@ -247,8 +247,8 @@ OF_SINKS: Sequence[Mutant] = (
         "delta: a commit leaves out the receipts before it",
         "connectors/two_phase/receipts.py",
         "ReceiptChain._write",
-        "count = ((before or 0) >> _RANDOM_BITS) + 1",
-        'document = {**document, "previous": None}\ncount = ((before or 0) >> _RANDOM_BITS) + 1',
+        "node_document(previous, version, entries, reach or {}, cut)",
+        "node_document(None, version, entries, reach or {}, cut)",
         test=f"{_TABLE}::test_many_batches_go_through_one_writer[delta]",
     ),
     Mutant(
@@ -292,6 +292,14 @@ OF_SINKS: Sequence[Mutant] = (
         test=f"{_LOST_NODE}::test_takes_no_newer_receipt_with_it[unlink-delta]",
     ),
     Mutant(
+        "postgres: a replayed dead letter replaces a row that may be newer",
+        "core/replay_content.py",
+        "may_overwrite",
+        "return not key.is_replay",
+        "return True",
+        test="tests/integration/replication/test_dead_letters.py::test_a_replay_never_replaces_a_row_that_may_be_newer",
+    ),
+    Mutant(
         "postgres: a refused batch that was given up is committed with the next one",
         "connectors/postgres/writer.py",
         "PostgresWriter.deliver",
@@ -301,8 +309,8 @@ OF_SINKS: Sequence[Mutant] = (
     ),
     Mutant(
         "postgres: the rows of a refused batch are taken for those that are in its transaction",
-        "connectors/postgres/writer.py",
-        "_OpenBatch.is_continued_by",
+        "connectors/open_batch.py",
+        "OpenBatch.is_continued_by",
         "task == self.task and self.numbers.equals(content.rows.column(ROW_NUMBER))",
         "task == self.task",
         test=f"{_POSTGRES}::TestConformance::"

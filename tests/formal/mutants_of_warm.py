@@ -8,11 +8,11 @@ from tests.formal.mutant import Mutant
 
 _DRIVER = "engines/standing_driver.py"
 _DRIVERS = "engines/standing_drivers.py"
-_SERVER = "spark/driver/standing.py"
+_SERVER = "spark/driver/run_server.py"
 _TESTS = "tests/unit/engines/test_standing_drivers.py"
 _KILL = "tests/unit/engines/test_warm_kill.py"
 _KEY = "tests/unit/engines/test_warm.py"
-_SERVED = "tests/unit/spark/driver/test_standing.py"
+_SERVED = "tests/unit/spark/driver/test_run_server.py"
 _USERS = "tests/integration/engines/test_warm.py::test_another_user_reaches_nothing_of_a_driver_and_gets_no_answer"
 _OTHERS = "tests/integration/engines/test_other_users.py"
 
@@ -20,7 +20,7 @@ OF_WARM: Sequence[Mutant] = (
     Mutant(
         "a standing driver answers another user",
         _SERVER,
-        "StandingDriver._answer_request",
+        "RunServer._answer_request",
         "not standing_protocol.is_same_user(connection)",
         "False",
         test=_USERS,
@@ -52,7 +52,7 @@ OF_WARM: Sequence[Mutant] = (
     Mutant(
         "the memory of Python workers does not count",
         "spark/driver/memory.py",
-        "Memory.look",
+        "Memory.measure",
         "_processes()",
         "[os.getpid()]",
         test="tests/unit/spark/driver/test_memory.py::test_a_driver_is_replaced_when_a_worker_or_java_has_grown",
@@ -124,15 +124,15 @@ OF_WARM: Sequence[Mutant] = (
     Mutant(
         "a driver works for a client that has given up",
         _SERVER,
-        "StandingDriver._serve_run",
-        "run.left or connection.recv(1) != standing_protocol.BELL",
+        "RunServer._serve_run",
+        "run.client_gone or connection.recv(1) != standing_protocol.BELL",
         "False",
         test=f"{_SERVED}::test_a_client_that_has_gone_keeps_its_job_for_another_driver",
     ),
     Mutant(
         "a driver with runs is stopped to make room",
         _SERVER,
-        "StandingDriver._stop",
+        "RunServer._stop",
         "not (when == 'if idle' and self._runs)",
         "True",
         test=f"{_SERVED}::test_a_driver_with_runs_is_not_stopped_to_make_room",

@@ -33,7 +33,7 @@ def test_one_of_each_kind_is_caught() -> None:
 def test_what_is_no_defect_survives(tmp_path: Path) -> None:
     harmless = Mutant(
         "the same, said twice",
-        "core/stale_epoch.py",
+        "core/refuse_stale_epoch.py",
         "check_epoch",
         "lease.epoch == epoch and lease.owner == owner",
         "lease.epoch == epoch and lease.owner == owner and lease.owner == owner",

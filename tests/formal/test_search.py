@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_ckpt.core.batch_transitions import Partition
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.tickets import Event, HeldTicket, PlannedTicket
 from tests.formal.configurations import LARGE, SMALL
 from tests.formal.coverage import guards

@@ -203,11 +203,16 @@ class AirflowServices:
 
     # What a user does
 
-    def cli(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run ``airflow`` with these arguments in this Airflow's environment."""
-        done = subprocess.run(
-            [sys.executable, "-m", "airflow", *arguments], env=self.env, capture_output=True, text=True, check=False
-        )
+    def cli(
+        self, *arguments: str, check: bool = True, env: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run ``airflow`` with these arguments in this Airflow's environment.
+
+        :param check: whether to raise an error if it fails
+        :param env: variables that replace those of the environment
+        """
+        command = [sys.executable, "-m", "airflow", *arguments]
+        done = subprocess.run(command, env={**self.env, **(env or {})}, capture_output=True, text=True, check=False)
         if check and done.returncode:
             raise RuntimeError(f"airflow {' '.join(arguments)} failed:\n{done.stdout}\n{done.stderr}")
         return done

@@ -5,28 +5,21 @@ Run as a script it starts one, prints its address, and stops it when its standar
 
 from __future__ import annotations
 
-import os
-import pwd
 import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from airflow_provider_ckpt.connectors.connection import Connection
-from tests.services.postgres import PASSWORD, USER, free_port, memory_directory
+from tests.services.database_server import PASSWORD, USER, DatabaseServer
 
 if TYPE_CHECKING:
     import pymysql
-
-_DYING_WITH_US = ("setpriv", "--pdeathsig", "KILL")
-"""Runs the server, which runs as another user: that would not be tied to us any more if it had been before."""
 
 _SETTINGS = {
     "bind-address": "127.0.0.1",
@@ -52,40 +45,25 @@ def binary(name: str) -> Path:
     return Path(found)
 
 
-class MariaDbServer:
-    """One server with its data, made by :meth:`start` and removed by :meth:`stop`.
-
-    The server is killed when the thread that started it ends, so start it from the main thread.
+class MariaDbServer(DatabaseServer):
+    """A MariaDB server; see :class:`DatabaseServer`.
 
     :param settings: further settings, by name as in a configuration file
-    :param in_memory: whether its data are put into memory if there is room; a server whose process is killed finds
-        them again
+    :param in_memory: whether its data are put into memory
     """
 
-    def __init__(self, settings: Mapping[str, str] | None = None, *, in_memory: bool = False) -> None:
-        self._settings = {**_SETTINGS, **(settings or {})}
-        self._parent = memory_directory() if in_memory else None
-        self._user = pwd.getpwnam("mysql") if os.geteuid() == 0 else None
-        self._directory: Path | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-        self._databases = 0
-        self.port = 0
+    account = "mysql"
+    in_order = signal.SIGTERM
+    as_a_crash = signal.SIGKILL
 
-    @property
-    def log(self) -> str:
-        """The server's log so far."""
-        return (self._home / "log").read_text(errors="replace")
+    def __init__(self, settings: Mapping[str, str] | None = None, *, in_memory: bool = False) -> None:
+        super().__init__(in_memory=in_memory)
+        self._settings = {**_SETTINGS, **(settings or {})}
 
     @property
     def socket(self) -> Path:
         """The server's socket, for its own client programs."""
         return self._home / "socket"
-
-    @property
-    def _home(self) -> Path:
-        if self._directory is None:
-            raise RuntimeError("the server was not started")
-        return self._directory
 
     def connection(self, database: str, name: str = "shop", *, port: int | None = None, **changes: Any) -> Connection:
         """Return a database as connectors are told of it.
@@ -103,16 +81,7 @@ class MariaDbServer:
         fresh = self._directory is None
         if fresh:
             self._initialise()
-        with (self._home / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [*_DYING_WITH_US, binary("mariadbd"), f"--defaults-file={self._home / 'my.cnf'}"],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                cwd=self._home,
-                **self._credentials(),  # type: ignore[call-overload]
-            )
+        self._launch(binary("mariadbd"), f"--defaults-file={self._home / 'my.cnf'}")
         self._wait()
         if fresh:
             with closing(self._connect("root", "", "mysql", socket=True)) as opened, opened.cursor() as cursor:
@@ -120,37 +89,6 @@ class MariaDbServer:
                     cursor.execute(f"CREATE USER '{USER}'@'{host}' IDENTIFIED BY '{PASSWORD}'")
                     cursor.execute(f"GRANT ALL ON *.* TO '{USER}'@'{host}' WITH GRANT OPTION")
         return self
-
-    def stop(self, how: signal.Signals = signal.SIGKILL, *, keep: bool = False) -> None:
-        """Stop the server (SIGKILL: a crash; SIGTERM: in order) and, unless ``keep``, remove its data."""
-        if self._process is not None:
-            with suppress(ProcessLookupError):
-                self._process.send_signal(how)
-            try:
-                self._process.wait(30)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-            self._process = None
-        if not keep and self._directory is not None:
-            shutil.rmtree(self._directory, ignore_errors=True)
-            self._directory = None
-
-    def back_up(self) -> None:
-        """Keep a copy of all data, as they are now."""
-        self.stop(signal.SIGTERM, keep=True)
-        self._copy("data", "backup")
-        self.start()
-
-    def restore(self) -> None:
-        """Put the copy in place of the data, as a restored backup would be."""
-        self.stop(signal.SIGKILL, keep=True)
-        self._copy("backup", "data")
-        self.start()
-
-    def _copy(self, source: str, target: str) -> None:
-        shutil.rmtree(self._home / target, ignore_errors=True)
-        subprocess.run(["cp", "-a", self._home / source, self._home / target], check=True)
 
     def new_database(self) -> str:
         """Create an empty database and return its name."""
@@ -181,12 +119,6 @@ class MariaDbServer:
         """Open a session of the tests' own, outside of any transaction."""
         return self._connect(USER, PASSWORD, database)
 
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.stop()
-
     def _connect(
         self, user: str, password: str, database: str, *, socket: bool = False
     ) -> pymysql.connections.Connection[Any]:
@@ -197,31 +129,23 @@ class MariaDbServer:
             user=user, password=password, database=database, autocommit=True, charset="utf8mb4", **place
         )
 
-    def _credentials(self) -> dict[str, object]:
-        if self._user is None:
-            return {}
-        return {"user": self._user.pw_uid, "group": self._user.pw_gid, "extra_groups": []}
-
     def _initialise(self) -> None:
-        self._directory = Path(tempfile.mkdtemp(prefix="ckpt-mariadb-", dir=self._parent))
-        self.port = free_port()
-        if self._user is not None:
-            os.chown(self._directory, self._user.pw_uid, self._user.pw_gid)
-        own = {"port": str(self.port), "socket": str(self.socket), "pid-file": str(self._directory / "pid")}
-        lines = {"datadir": str(self._directory / "data"), "tmpdir": str(self._directory), **own, **self._settings}
+        home = self._make_home("mariadb")
+        own = {"port": str(self.port), "socket": str(self.socket), "pid-file": str(home / "pid")}
+        lines = {"datadir": str(home / "data"), "tmpdir": str(home), **own, **self._settings}
         configuration = "[mysqld]\n" + "".join(f"{name} = {value}\n" for name, value in lines.items())
-        (self._directory / "my.cnf").write_text(configuration)
+        (home / "my.cnf").write_text(configuration)
         subprocess.run(
             [
                 binary("mariadb-install-db"),
-                f"--defaults-file={self._directory / 'my.cnf'}",
+                f"--defaults-file={home / 'my.cnf'}",
                 "--skip-test-db",
                 "--auth-root-authentication-method=normal",
             ],
             check=True,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            cwd=self._directory,
+            cwd=home,
             **self._credentials(),  # type: ignore[call-overload]
         )
 

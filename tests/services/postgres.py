@@ -6,28 +6,21 @@ Run as a script it starts one, prints its dsn, and stops it when its standard in
 from __future__ import annotations
 
 import os
-import pwd
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import closing, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit, urlunsplit
 
+from tests.services.database_server import PASSWORD, USER, DatabaseServer
 from tests.services.proxy import Proxy
 
-USER = "ckpt"
-PASSWORD = "ckpt-test"
-_DYING_WITH_US = ("setpriv", "--pdeathsig", "QUIT")
-"""Runs the server, which runs as another user: that would not be tied to us any more if it had been before."""
 # A password has to be right, and is looked at in a fraction of the time that SCRAM takes for thousands of connections.
 _INITDB = ("--no-sync", "--auth", "md5", "--encoding", "UTF8", "--locale", "C")
 _SETTINGS = {
@@ -41,10 +34,6 @@ _SETTINGS = {
     "logging_collector": "off",
     "timezone": "'UTC'",
 }
-
-_MEMORY = Path("/dev/shm")
-_LEAST_MEMORY = 2 << 30
-"""Bytes that must be free in memory for a cluster to be put there."""
 
 LARGE_WAL = {"max_wal_size": "4GB"}
 """Settings with which no checkpoint disturbs a benchmark."""
@@ -64,43 +53,25 @@ def binaries() -> Path:
     raise RuntimeError("no PostgreSQL server found: install one (Debian: apt-get install postgresql)")
 
 
-def memory_directory() -> Path | None:
-    """A directory in memory for a server's data; None if there is none, or if it has little room."""
-    has_room = os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free >= _LEAST_MEMORY
-    return _MEMORY if has_room else None
-
-
-def free_port() -> int:
-    """A port of this machine's loopback on which nothing listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-class PostgresServer:
-    """One cluster, made by :meth:`start` and removed by :meth:`stop`.
-
-    The server stops when the thread that started it ends, so start it from the main thread.
+class PostgresServer(DatabaseServer):
+    """A PostgreSQL cluster; see :class:`DatabaseServer`.
 
     :param settings: further lines of postgresql.conf
     :param fsync: False trades durability against a crash of the machine for speed
-    :param in_memory: whether the cluster is put into memory if there is room, where it is made and dropped faster; a
-        server whose process is killed finds it again
+    :param in_memory: whether the cluster is put into memory
     """
+
+    account = "postgres"
+    in_order = signal.SIGINT
+    as_a_crash = signal.SIGQUIT
 
     def __init__(
         self, settings: Mapping[str, str] | None = None, *, fsync: bool = True, in_memory: bool = False
     ) -> None:
+        super().__init__(in_memory=in_memory)
         self._settings = {**_SETTINGS, "fsync": "on" if fsync else "off", **(settings or {})}
-        self._parent = memory_directory() if in_memory else None
         self._bin = binaries()
-        self._user = pwd.getpwnam("postgres") if os.geteuid() == 0 else None
-        self._directory: Path | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-        self._databases = 0
         self._dropped_later: set[str] = set()
-        self.port = 0
 
     @property
     def dsn(self) -> str:
@@ -112,17 +83,6 @@ class PostgresServer:
         """The same for SQLAlchemy with psycopg2."""
         return sqlalchemy_url(self.dsn)
 
-    @property
-    def log(self) -> str:
-        """The server's log so far."""
-        return (self._home / "log").read_text(errors="replace")
-
-    @property
-    def _home(self) -> Path:
-        if self._directory is None:
-            raise RuntimeError("the server was not started")
-        return self._directory
-
     def database_dsn(self, name: str, user: str = USER, password: str = PASSWORD) -> str:
         """libpq URL of a database."""
         return f"postgresql://{user}:{password}@127.0.0.1:{self.port}/{name}"
@@ -131,45 +91,13 @@ class PostgresServer:
         """Make the cluster if there is none yet, start the server and wait until it answers."""
         if self._directory is None:
             self._initialise()
-        data = self._home / "data"
-        with (self._home / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [*_DYING_WITH_US, self._bin / "postgres", "-D", data, "-p", str(self.port), "-k", self._home],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                cwd=self._home,
-                **self._credentials(),  # type: ignore[call-overload]
-            )
+        self._launch(self._bin / "postgres", "-D", self._home / "data", "-p", str(self.port), "-k", self._home)
         self._wait()
         return self
 
-    def stop(self, how: signal.Signals = signal.SIGQUIT, *, keep: bool = False) -> None:
-        """Stop the server (SIGQUIT: like a crash; SIGINT: in order) and, unless ``keep``, remove the cluster."""
-        if self._process is not None:
-            with suppress(ProcessLookupError):
-                self._process.send_signal(how)
-            try:
-                self._process.wait(20)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-            self._process = None
-        if not keep and self._directory is not None:
-            shutil.rmtree(self._directory, ignore_errors=True)
-            self._directory = None
-
-    def back_up(self) -> None:
-        """Keep a copy of the whole cluster, as it is now."""
-        self.stop(signal.SIGINT, keep=True)
-        self._copy("data", "backup")
-        self.start()
-
     def restore(self, *, new_timeline: bool = False) -> None:
         """Put the copy in place of the cluster, as a restored backup or a standby that takes over would be."""
-        self.stop(signal.SIGQUIT, keep=True)
-        self._copy("backup", "data")
+        self._put_back()
         if new_timeline:
             signal_file = self._home / "data" / "standby.signal"
             signal_file.touch()
@@ -192,25 +120,18 @@ class PostgresServer:
         :param settings: further lines of its configuration
         """
         other = PostgresServer(self._settings | dict(settings or {}), in_memory=self._parent is not None)
-        other._directory = Path(tempfile.mkdtemp(prefix="ckpt-postgres-", dir=self._parent))
-        other.port = free_port()
-        if self._user is not None:
-            os.chown(other._directory, self._user.pw_uid, self._user.pw_gid)
+        home = other._make_home("postgres")
         subprocess.run(
-            [self._bin / "pg_basebackup", "-d", self.dsn, "-D", other._directory / "data", "-R", "-c", "fast"],
+            [self._bin / "pg_basebackup", "-d", self.dsn, "-D", home / "data", "-R", "-c", "fast"],
             check=True,
             stdout=subprocess.DEVNULL,
-            cwd=other._directory,
+            cwd=home,
             **self._credentials(),  # type: ignore[call-overload]
         )
-        with (other._directory / "data" / "postgresql.auto.conf").open("a") as conf:
+        with (home / "data" / "postgresql.auto.conf").open("a") as conf:
             conf.writelines(f"{name} = {value}\n" for name, value in (settings or {}).items())
         other._databases = self._databases
         return other.start()
-
-    def _copy(self, source: str, target: str) -> None:
-        shutil.rmtree(self._home / target, ignore_errors=True)
-        subprocess.run(["cp", "-a", self._home / source, self._home / target], check=True)
 
     def new_database(self, *, kept: bool = False) -> str:
         """Create an empty database and return its dsn.
@@ -243,33 +164,20 @@ class PostgresServer:
             connection.autocommit = True
             connection.cursor().execute(statement)
 
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.stop()
-
-    def _credentials(self) -> dict[str, object]:
-        if self._user is None:
-            return {}
-        return {"user": self._user.pw_uid, "group": self._user.pw_gid, "extra_groups": []}
-
     def _initialise(self) -> None:
-        self._directory = Path(tempfile.mkdtemp(prefix="ckpt-postgres-", dir=self._parent))
-        self.port = free_port()
-        secret = self._directory / "password"
+        home = self._make_home("postgres")
+        secret = home / "password"
         secret.write_text(PASSWORD)
         if self._user is not None:
-            for path in (self._directory, secret):
-                os.chown(path, self._user.pw_uid, self._user.pw_gid)
+            os.chown(secret, self._user.pw_uid, self._user.pw_gid)
         subprocess.run(
-            [self._bin / "initdb", "-D", self._directory / "data", "-U", USER, "--pwfile", secret, *_INITDB],
+            [self._bin / "initdb", "-D", home / "data", "-U", USER, "--pwfile", secret, *_INITDB],
             check=True,
             stdout=subprocess.DEVNULL,
-            cwd=self._directory,
+            cwd=home,
             **self._credentials(),  # type: ignore[call-overload]
         )
-        with (self._directory / "data" / "postgresql.auto.conf").open("a") as conf:
+        with (home / "data" / "postgresql.auto.conf").open("a") as conf:
             conf.writelines(f"{name} = {value}\n" for name, value in self._settings.items())
 
     def _wait(self, seconds: float = 30.0) -> None:

@@ -55,6 +55,7 @@ def airflow_in(directory: Path, env: Mapping[str, str]) -> Iterator[None]:
 
 def main(address: str) -> None:
     """Import Airflow, then serve one call after the other, each in a process of its own."""
+    from airflow.api_fastapi.execution_api.app import InProcessExecutionAPI
     from airflow.cli.cli_parser import get_parser
     from airflow.models import import_all_models
     from sqlalchemy.orm import configure_mappers
@@ -68,6 +69,7 @@ def main(address: str) -> None:
     configure_mappers()
     for module in pkgutil.iter_modules(airflow_provider_ckpt.cli.__path__):
         import_module(f"{airflow_provider_ckpt.cli.__name__}.{module.name}")
+    InProcessExecutionAPI().app  # imports what `airflow dags test` needs  # noqa: B018
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(address)
         listening.listen()

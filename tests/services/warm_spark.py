@@ -55,7 +55,7 @@ class WarmSpark:
         if not self.directory.exists():
             return []
         with self.found(), StandingDrivers(create=False) as drivers:
-            return [state.told for state in drivers.states() if state.told is not None]
+            return [state.reported for state in drivers.states() if state.reported is not None]
 
     def state(self) -> dict[str, Any]:
         """Return the state that the only driver reports."""

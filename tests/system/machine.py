@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.services.command import CkptCommand, write_pipeline
-from tests.services.postgres import PASSWORD
+from tests.services.database_server import PASSWORD
 from tests.services.warm_airflow import airflow_in
 from tests.services.warm_spark import WarmSpark
 

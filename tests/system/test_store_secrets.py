@@ -121,7 +121,7 @@ class CommandLines:
 
 
 def _airflow(env: dict[str, str], *arguments: str) -> str:
-    done = subprocess.run(["airflow", *arguments], env=env, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(["airflow", *arguments], env=env, capture_output=True, text=True, check=False, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.services.database_server import PASSWORD, USER
 from tests.services.docs import Block, blocks_of
-from tests.services.postgres import PASSWORD, USER, PostgresServer
+from tests.services.postgres import PostgresServer
 from tests.services.terminal import Terminal
 
 ROWS = 1_000_000

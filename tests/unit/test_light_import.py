@@ -26,7 +26,7 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 
 
 def test_core_needs_the_standard_library_alone() -> None:
-    loaded = loaded_by("import airflow_provider_ckpt.core.batch_transitions, airflow_provider_ckpt.core.wave")
+    loaded = loaded_by("import airflow_provider_ckpt.core.partition, airflow_provider_ckpt.core.wave_messages")
 
     assert not loaded & (HEAVY | {"pydantic", "yaml"})
 

@@ -27,6 +27,11 @@ ActionName = Literal[
     "resend_to_sink",
     "keep_sink",
     "move",
+    "adopt",
+    "accept_schema",
+    "break_lease",
+    "collect_garbage",
+    "delete_pipeline",
 ]
 
 
@@ -43,6 +48,8 @@ class ActionWish(ApiModel):
     :param with_replayed: for replay: also read records again whose dead letters a replay has delivered
     :param dead_letters: for replay_dead_letters and discard_dead_letters: which dead letters; ``states`` is ignored
     :param stop_at: for the same: maximum number of dead letters, oldest first
+    :param ledger_id: for adopt: id of the ledger whose receipts the sink holds
+    :param keep_days: for collect_garbage: age in days from which history may be deleted
     """
 
     kind: ActionName
@@ -55,6 +62,8 @@ class ActionWish(ApiModel):
     with_replayed: bool = False
     dead_letters: DeadLetterFilter | None = None
     stop_at: int | None = Field(default=None, ge=1)
+    ledger_id: str | None = Field(default=None, min_length=1, max_length=200)
+    keep_days: int | None = Field(default=None, ge=1, le=36_500)
 
 
 class Change(ApiModel):
@@ -93,6 +102,8 @@ class Preview(ApiModel):
     :param needs_reason: whether a reason is required
     :param expires_at: time until which the id can be used; None without an id
     :param waits_for: lease of the run that applies the action first; None if no run holds it
+    :param broken: for break_lease: the lease that is broken; None for other actions
+    :param needs_name: whether the order must repeat the pipeline's name
     :param changes: values that change
     :param before: number lines of the partitions concerned, at most 20
     :param after: the same after the action
@@ -108,6 +119,8 @@ class Preview(ApiModel):
     needs_reason: bool
     expires_at: Moment | None
     waits_for: Lease | None
+    broken: Lease | None
+    needs_name: bool
     changes: list[Change]
     before: list[PartitionLine]
     after: list[PartitionLine]
@@ -121,10 +134,12 @@ class ActionOrder(ApiModel):
 
     :param id: one-time id of the dry run
     :param reason: why; the audit log stores it
+    :param name: for delete_pipeline: the pipeline's name, which the user has typed
     """
 
     id: str = Field(pattern="^[0-9a-f]{16}$")
     reason: str | None = Field(default=None, max_length=1000)
+    name: str | None = Field(default=None, max_length=200)
 
 
 class ActionOutcome(ApiModel):

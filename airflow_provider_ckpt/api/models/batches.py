@@ -13,7 +13,7 @@ from airflow_provider_ckpt.api.models.fields import (
     RunLink,
     Span,
 )
-from airflow_provider_ckpt.api.models.pipelines import EventRow
+from airflow_provider_ckpt.api.models.timeline import EventRow
 
 BatchStateName = Literal["planned", "in_flight", "held", "delivered", "rejected", "skipped", "sent", "superseded"]
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any, Literal
 
-from pydantic import Field
-
 from airflow_provider_ckpt.api.models.fields import (
     ApiModel,
     BatchName,
@@ -75,6 +73,7 @@ class Lease(ApiModel):
     :param run: task of a DAG run that the owner is; None for a process of the command line
     :param epoch: newest epoch
     :param expires_at: when the lease ends unless it is renewed; None if it was never acquired
+    :param renewed_at: when the owner acquired or last renewed it; None if nobody owns it
     :param seconds_left: seconds until then by the database's clock; 0 if the lease is not held
     """
 
@@ -83,13 +82,44 @@ class Lease(ApiModel):
     run: RunLink | None
     epoch: int
     expires_at: Moment | None
+    renewed_at: Moment | None
     seconds_left: float
+
+
+class DatabaseRow(ApiModel):
+    """A database in the list: sums of those of its tables that match the filters and that the user may see.
+
+    :param name: name of the declaration of many tables
+    :param health: the most urgent health of its tables
+    :param by_health: number of tables by health
+    :param tables: number of tables
+    :param done: number of tables of which everything that was known at the last planning is delivered
+    :param behind: number of the other tables
+    :param held: number of tables with a held batch
+    :param failed: number of tables with a batch that has failed and that no run is trying again
+    :param running: number of tables that a run is working on
+    :param dead_letters: number of dead letters that are parked or replaying
+    :param planned_at: the earliest of the last plannings of its tables; None if one was never planned
+    """
+
+    name: str
+    health: Health
+    by_health: dict[Health, int]
+    tables: int
+    done: int
+    behind: int
+    held: int
+    failed: int
+    running: int
+    dead_letters: int
+    planned_at: Moment | None
 
 
 class PipelineRow(ApiModel):
     """A pipeline in the list.
 
     :param name: name of the pipeline
+    :param database: name of the declaration of many tables to which it belongs; None if it belongs to none
     :param health: its health, by which the list is sorted
     :param needs_me: whether a person should look at it: blocked, lag growing or dead letters
     :param cause: why it has this health
@@ -109,9 +139,11 @@ class PipelineRow(ApiModel):
     :param lease: the lease
     :param dags: ids of the DAGs that have run the pipeline and that the user may see
     :param may_act: whether the user may act on the pipeline and see the bytes of its dead letters
+    :param may_delete: whether they may also delete the pipeline or its old history
     """
 
     name: str
+    database: str | None
     health: Health
     needs_me: bool
     cause: Cause
@@ -130,6 +162,7 @@ class PipelineRow(ApiModel):
     lease: Lease
     dags: list[str]
     may_act: bool
+    may_delete: bool
 
 
 class PipelineList(ApiModel):
@@ -139,6 +172,9 @@ class PipelineList(ApiModel):
     :param next: cursor of the next page; None on the last one
     :param total: number of pipelines that match the filters
     :param by_health: number of them by health, for all pages
+    :param databases: on the first page, the databases of the pipelines that match the filters except that of health,
+        those that need a person first
+    :param databases_left_out: number of databases beyond the first hundred
     :param as_of: time of the snapshot by the database's clock
     """
 
@@ -146,6 +182,8 @@ class PipelineList(ApiModel):
     next: str | None
     total: int
     by_health: dict[Health, int]
+    databases: list[DatabaseRow]
+    databases_left_out: int
     as_of: Moment
 
 
@@ -288,96 +326,3 @@ class Me(ApiModel):
     id: str
     name: str
     administrator: bool
-
-
-class EventRow(ApiModel):
-    """Event of the audit log.
-
-    :param id: number of the event, growing
-    :param at: time of the event
-    :param kind: kind of the event
-    :param actor: user or run that caused it
-    :param run: task of a DAG run that the actor is; None for another actor
-    :param epoch: epoch of the lease
-    :param batch: batch that it concerns; None if it concerns none
-    :param partition: partition that it concerns; None if it concerns none
-    :param reason: reason that its user gave; None without one
-    :param detail: details as JSON text, possibly shortened
-    :param recorded_at: PostgreSQL's clock at the insertion; None on SQLite
-    :param database_user: login in PostgreSQL; None on SQLite
-    """
-
-    id: int
-    at: Moment
-    kind: str
-    actor: str | None
-    run: RunLink | None
-    epoch: int | None
-    batch: BatchName | None
-    partition: str | None
-    reason: str | None
-    detail: str
-    recorded_at: Moment | None
-    database_user: str | None
-
-
-class EventPage(ApiModel):
-    """Page of the audit log, newest first; ``next`` is the cursor of the next page, None on the last one."""
-
-    items: list[EventRow]
-    next: str | None
-
-
-class RunBar(ApiModel):
-    """Time in which a run held the lease.
-
-    :param owner: the owner of the lease
-    :param run: task of a DAG run that the owner is; None for another owner
-    :param epoch: epoch of the lease
-    :param started_at: when it was acquired
-    :param ended_at: when it was released, taken over or broken; None while it is open
-    :param end: how it ended
-    """
-
-    owner: str
-    run: RunLink | None
-    epoch: int
-    started_at: Moment
-    ended_at: Moment | None
-    end: Literal["released", "taken_over", "broken", "open"]
-
-
-class ActionFlag(ApiModel):
-    """Action of a user in the timeline.
-
-    :param event: number of its event
-    :param at: time at which it took effect
-    :param kind: kind of the action
-    :param actor: the user
-    :param reason: the user's reason
-    """
-
-    event: int
-    at: Moment
-    kind: str
-    actor: str | None
-    reason: str | None
-
-
-class Timeline(ApiModel):
-    """Runs, checkpoint and actions of a pipeline in a span of time.
-
-    :param start: begin of the span
-    :param end: end of the span
-    :param history: lag and checkpoint over time, oldest first
-    :param runs: times in which runs held the lease, oldest first
-    :param actions: users' actions, oldest first
-    :param left_out: whether older runs or actions of the span were left out, because there are more than 500
-    """
-
-    start: Moment
-    end: Moment
-    history: list[LagPoint] = Field(max_length=500)
-    runs: list[RunBar]
-    actions: list[ActionFlag]
-    left_out: bool

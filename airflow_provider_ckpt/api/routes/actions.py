@@ -11,10 +11,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from airflow.api_fastapi.logging.decorators import action_logging
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, HTTPException
 
 from airflow_provider_ckpt.api import views
 from airflow_provider_ckpt.api.access import Access, AccessDep, Acted, Seen, acted_pipeline
+from airflow_provider_ckpt.api.action_texts import NOTHING, remark, summary
 from airflow_provider_ckpt.api.ledgers import OpenedLedger
 from airflow_provider_ckpt.api.line_views import partition_line
 from airflow_provider_ckpt.api.models.actions import (
@@ -31,14 +32,16 @@ from airflow_provider_ckpt.api.models.pipelines import Lease
 from airflow_provider_ckpt.api.recovery_dags import recovery_forms
 from airflow_provider_ckpt.api.requested_actions import NEED_SOURCE_OR_SINK, check_fields, make_action, no_setup
 from airflow_provider_ckpt.core.action import NEED_REASON, NEED_RECEIPTS_READ, Action, ActionKind
-from airflow_provider_ckpt.core.batch import BatchState
-from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError
+from airflow_provider_ckpt.core.errors import ConfigError, LeaseBusyError, LedgerStateError
 from airflow_provider_ckpt.core.proposals import Proposal
+from airflow_provider_ckpt.ledger.commands.dry_runs import MAX_LINES, DryRun
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.queries.overview import PipelineOverview
 from airflow_provider_ckpt.ledger.queries.pipeline_tasks import PlannedPipeline
 from airflow_provider_ckpt.ledger.types import ActionResult
+from airflow_provider_ckpt.replication.actions import ledger_commands
 from airflow_provider_ckpt.replication.actions.carry_out_action import ActionContext
+from airflow_provider_ckpt.replication.actions.ledger_commands import LEDGER_COMMANDS
 from airflow_provider_ckpt.replication.actions.result_document import change_rows
 from airflow_provider_ckpt.replication.process_lease_owner import is_dead
 
@@ -46,6 +49,7 @@ router = APIRouter(tags=["actions"])
 
 _VALID_FOR = timedelta(minutes=15)
 _PAGE = "page:"
+_DELETE = frozenset({ActionKind.COLLECT_GARBAGE, ActionKind.DELETE_PIPELINE})
 _CHANGES = 500
 
 
@@ -60,56 +64,89 @@ def preview_action(found: Acted, ledger: OpenedLedger, access: AccessDep, wish: 
     """
     check_fields(wish, found.name)
     kind = ActionKind(wish.kind)
+    _require_right(access, found, kind)
     if wish.kind in NEED_SOURCE_OR_SINK:
         return _of_dag(found, access, wish)
     context = ActionContext(ledger, found.name, no_setup, access.actor, dry_run=True)
     action = make_action(context, wish)
     if action is None:
-        return _preview(wish, f"There is nothing to {kind.value.replace('_', ' ')}.", by="ledger")
-    tried = ledger.try_action(found.name, action, actor=access.actor, is_dead=is_dead)
+        nothing = NOTHING.get(kind, f"There is nothing to {kind.value.replace('_', ' ')}.")
+        return _preview(wish, nothing, by="ledger")
+    tried = _try(context, action)
     origin = _origin(access, found.name)
     proposal = Proposal.new(found.name, action, origin=origin, actor=access.actor, reason=None)
     ledger.propose(proposal, subject="", body="", valid_for=_VALID_FOR)
     now = ledger.overview(found.name)
     lease = _lease_of(now.pipelines, now.at)
-    by = "run" if kind in NEED_RECEIPTS_READ or lease is not None else "ledger"
+    is_immediate = kind in LEDGER_COMMANDS
+    by = "run" if kind in NEED_RECEIPTS_READ or (lease is not None and not is_immediate) else "ledger"
     records = sum(item.records for item in action.dead_letters)
     return _preview(
         wish,
-        _summary(action, records),
+        summary(action, records),
         by=by,
         id=proposal.id,
         expires_at=now.at + _VALID_FOR,
-        waits_for=lease,
+        waits_for=None if is_immediate else lease,
+        broken=views.lease(now.pipelines[0], now.at) if kind is ActionKind.BREAK_LEASE and now.pipelines else None,
         changes=_changes(tried.result.before, tried.result.after),
         before=[partition_line(line) for line in tried.before],
         after=[partition_line(line) for line in tried.after],
         records=records if action.dead_letters else None,
-        remark=_remark(tried.result),
+        remark=remark(tried.result),
     )
+
+
+def _require_right(access: Access, found: PlannedPipeline, kind: ActionKind) -> None:
+    """Refuse an action that deletes what the ledger stores to users who are not administrators.
+
+    :raises HTTPException: with status 403
+    """
+    if kind in _DELETE and not access.may_delete(found.tasks):
+        raise HTTPException(
+            403,
+            f"To {kind.value.replace('_', ' ')} takes the right to edit the ledger's connection, and the runs of every "
+            "DAG that has run the pipeline.",
+        )
+
+
+def _try(context: ActionContext, action: Action) -> DryRun:
+    """Compute the effect of an action, and change nothing.
+
+    A deletion comes with the number lines of what it deletes.
+
+    :param context: ledger, pipeline and actor
+    :param action: the action
+    """
+    ledger, pipeline = context.ledger, context.pipeline
+    if action.kind not in LEDGER_COMMANDS:
+        return ledger.try_action(pipeline, action, actor=context.actor, is_dead=is_dead)
+    lines = ledger.lines(pipeline, limit=MAX_LINES) if action.kind is ActionKind.DELETE_PIPELINE else []
+    return DryRun(ledger_commands.carry_out(context, action), lines, [])
 
 
 def _of_dag(found: PlannedPipeline, access: Access, wish: ActionWish) -> Preview:
     forms = recovery_forms(access, found.name, wish)
-    remark = None if forms else "No recovery DAG that you may see offers this pipeline; see recovery_dag in the docs."
-    summary = f"{wish.kind.replace('_', ' ').capitalize()} needs the source or the sink; the recovery DAG does it."
-    return _preview(wish, summary, by="dag", recovery=forms, remark=remark)
+    lacking = None if forms else "No recovery DAG that you may see offers this pipeline; see recovery_dag in the docs."
+    sentence = f"{wish.kind.replace('_', ' ').capitalize()} needs the source or the sink; the recovery DAG does it."
+    return _preview(wish, sentence, by="dag", recovery=forms, remark=lacking)
 
 
-def _preview(wish: ActionWish, summary: str, *, by: str, **more: Any) -> Preview:
+def _preview(wish: ActionWish, sentence: str, *, by: str, **more: Any) -> Preview:
     """Return a dry run; what is not given is empty.
 
     :param wish: the action
-    :param summary: one sentence
+    :param sentence: its summary
     :param by: who does it
     :param more: further fields
     """
-    empty: dict[str, Any] = dict.fromkeys(("id", "expires_at", "waits_for", "records", "remark"))
+    empty: dict[str, Any] = dict.fromkeys(("id", "expires_at", "waits_for", "broken", "records", "remark"))
     empty |= {"changes": [], "before": [], "after": [], "recovery": []}
-    needs_reason = ActionKind(wish.kind) in NEED_REASON or by == "dag"
-    return Preview.model_validate(
-        empty | {"kind": wish.kind, "by": by, "summary": summary, "needs_reason": needs_reason} | more
-    )
+    needs = {
+        "needs_reason": ActionKind(wish.kind) in NEED_REASON or by == "dag",
+        "needs_name": ActionKind(wish.kind) is ActionKind.DELETE_PIPELINE,
+    }
+    return Preview.model_validate(empty | {"kind": wish.kind, "by": by, "summary": sentence} | needs | more)
 
 
 def _origin(access: Access, pipeline: str) -> str:
@@ -128,38 +165,6 @@ def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change
     return [Change(what=what, before=was, after=now) for what, was, now in rows if was != now][:_CHANGES]
 
 
-def _summary(action: Action, records: int) -> str:
-    name = action.kind.value.replace("_", " ").capitalize()
-    if action.dead_letters:
-        return f"{name}: {records:,} {'record' if records == 1 else 'records'}."
-    if action.batches:
-        number = len(action.batches)
-        return f"{name} {action.batches[0] if number == 1 else f'{number:,} batches'}."
-    if action.positions:
-        return f"{name}: {', '.join(f'{name} to {to}' for name, to in sorted(action.positions.items()))}."
-    if action.ranges:
-        return f"{name}: {', '.join(f'{span} of {name}' for name, span in action.ranges)}."
-    return f"{name} the pipeline."
-
-
-def _remark(result: ActionResult) -> str | None:
-    """Return what to know about an action's result; None if there is nothing."""
-    kind = result.action.kind
-    if kind is ActionKind.SKIP:
-        states = result.after.get("batches", {})
-        begun = [name for name, state in states.items() if state in (BatchState.PLANNED, BatchState.IN_FLIGHT)]
-        if begun:
-            return (
-                f"{len(begun):,} of them have begun before: the next attempt claims `void` in the sink; "
-                "if one was delivered after all, its receipt remains."
-            )
-    if kind is ActionKind.REWIND:
-        return "Everything after the new checkpoint is read and delivered again; a sink that appends gets rows twice."
-    if kind in NEED_RECEIPTS_READ:
-        return "The next run applies it."
-    return None
-
-
 @router.post(
     "/pipelines/{pipeline}/actions",
     operation_id="carry_out_action",
@@ -168,7 +173,8 @@ def _remark(result: ActionResult) -> str | None:
 def carry_out_action(found: Acted, ledger: OpenedLedger, access: AccessDep, order: ActionOrder) -> ActionOutcome:
     """Carry out exactly the action that a dry run of the same user has shown, or store it for a run; its id is used up.
 
-    The answer is 409 if the id was used, has expired or is another user's, or the pipeline no longer allows the action.
+    The answer is 409 if the id was used, has expired or is another user's, or the pipeline no longer allows the action;
+    422 if a reason or the name of the pipeline to delete is missing, after which the id is still valid.
 
     :param found: the pipeline of the path
     :param ledger: the ledger
@@ -177,16 +183,49 @@ def carry_out_action(found: Acted, ledger: OpenedLedger, access: AccessDep, orde
     """
     reason = (order.reason or "").strip() or None
     origin = _origin(access, found.name)
-    taken = ledger.take_up(order.id, pipeline=found.name, origin=origin, actor=access.actor, reason=reason)
-    action = taken.proposal.action
+    action = ledger.take_up(
+        order.id,
+        pipeline=found.name,
+        origin=origin,
+        actor=access.actor,
+        reason=reason,
+        check=lambda taken: _check_order(access, found, order, taken),
+    ).proposal.action
+    context = ActionContext(ledger, found.name, no_setup, access.actor, reason, proposal=order.id)
     try:
-        result = ledger.action(
-            found.name, action, actor=access.actor, reason=reason, is_dead=is_dead, proposal=order.id
-        )
-    except (ConfigError, LedgerStateError) as refusal:
+        result = _carry_out(context, action)
+    except (ConfigError, LeaseBusyError, LedgerStateError) as refusal:
         ledger.refuse_proposal(order.id, str(refusal))
         raise
     return _outcome(ledger, found, access, result, reason)
+
+
+def _check_order(access: Access, found: PlannedPipeline, order: ActionOrder, action: Action) -> None:
+    """Raise an error if the user may not carry out an action, or a deletion does not repeat the pipeline's name.
+
+    :raises HTTPException: with status 403 if the user may not do that (any more)
+    :raises ConfigError: if the name is missing or another one
+    """
+    _require_right(access, found, action.kind)
+    if action.kind is ActionKind.DELETE_PIPELINE and order.name != found.name:
+        raise ConfigError(
+            "the name of the pipeline to delete is missing, or another one.",
+            pipeline=found.name,
+            hint="Type the name of the pipeline to confirm.",
+        )
+
+
+def _carry_out(context: ActionContext, action: Action) -> ActionResult:
+    if action.kind in LEDGER_COMMANDS:
+        return ledger_commands.carry_out(context, action)
+    return context.ledger.action(
+        context.pipeline,
+        action,
+        actor=context.actor,
+        reason=context.reason,
+        is_dead=is_dead,
+        proposal=context.proposal,
+    )
 
 
 def _outcome(
@@ -201,8 +240,10 @@ def _outcome(
         reason=reason,
         waits_for=None if result.applied else _lease_of(now.pipelines, now.at),
         changes=_changes(result.before, result.after),
-        remark=_remark(result),
-        runs=[dag_id for dag_id in access.visible_dags(found.tasks) if access.may("POST", dag_id)],
+        remark=remark(result),
+        runs=[]
+        if result.action.kind in _DELETE
+        else [dag_id for dag_id in access.visible_dags(found.tasks) if access.may("POST", dag_id)],
     )
 
 

@@ -109,10 +109,10 @@ def list_batches(
     :param ledger: the ledger
     :param state: only these states
     :param partition: only this partition
-    :param error_type: only this error type, or these
-    :param search: text that the name contains
-    :param start: begin of the window or span
-    :param end: end of the window or span
+    :param error_type: only batches whose newest error has this type
+    :param search: a batch such as ``orders-0#17``, or text that the partition's id contains
+    :param start: only batches that overlap the positions from here; None for no bound
+    :param end: only batches that overlap the positions before here; None for no bound
     :param limit: maximum number of items
     :param cursor: cursor of the page; None for the first
     """

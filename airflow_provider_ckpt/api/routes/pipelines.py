@@ -13,24 +13,23 @@ from fastapi import APIRouter, HTTPException, Query
 
 from airflow_provider_ckpt.api import cursors, views
 from airflow_provider_ckpt.api.access import Access, AccessDep, Seen, no_such_pipeline
+from airflow_provider_ckpt.api.databases import database_rows
 from airflow_provider_ckpt.api.health import ORDER, judge
 from airflow_provider_ckpt.api.ledgers import OpenedLedger
 from airflow_provider_ckpt.api.models.fields import Moment
 from airflow_provider_ckpt.api.models.pipelines import (
     Accounted,
-    ActionFlag,
     Declaration,
-    EventPage,
     Gap,
     Health,
     Me,
     PipelineDetail,
     PipelineList,
-    RunBar,
-    Timeline,
     Violation,
 )
+from airflow_provider_ckpt.api.models.timeline import ActionFlag, EventPage, RunBar, Timeline
 from airflow_provider_ckpt.api.routes.parameters import Cursor, Limit, Text, Texts, batch_key
+from airflow_provider_ckpt.config.database.pipeline_names import database_of_pipeline
 from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.queries.overview import PipelineOverview
@@ -61,6 +60,7 @@ def list_pipelines(
     search: Text = None,
     health: Annotated[list[Health], Query(max_length=10)] = [],  # noqa: B006  # FastAPI copies it
     needs_me: bool | None = None,
+    database: Text = None,
     dag_id: Text = None,
     task_id: Text = None,
     limit: Limit = 50,
@@ -73,6 +73,7 @@ def list_pipelines(
     :param search: text that the name contains
     :param health: only pipelines of these kinds of health
     :param needs_me: only pipelines that need a person, or only the others
+    :param database: only tables of this database
     :param dag_id: only pipelines that this DAG has planned
     :param task_id: only pipelines that this task of the DAG has planned
     :param limit: maximum number of items
@@ -81,14 +82,19 @@ def list_pipelines(
     after = cursors.decode(cursor, int, float, str)
     found = ledger.overview()
     access.load(dag for item in found.pipelines for dag, _ in item.tasks)
-    chosen = []
+    chosen, judged = [], []
     for item in found.pipelines:
         if not access.may_see(item.tasks) or not _matches(item, access, search, dag_id, task_id):
             continue
-        its_health, cause = judge(item, is_running=views.seconds_left(item, found.at) > 0)
+        if database is not None and database_of_pipeline(item.name) != database:
+            continue
+        is_running = views.seconds_left(item, found.at) > 0
+        its_health, cause = judge(item, is_running=is_running)
         since = cause.since.timestamp() if cause.since else found.at.timestamp()
         if needs_me is None or (ORDER[its_health] <= ORDER[Health.DEAD_LETTERS]) == needs_me:
             chosen.append(((ORDER[its_health], since, item.name), its_health, item))
+            judged.append((item, its_health, is_running))
+    databases = database_rows(judged) if after is None else []
     by_health = Counter(item[1] for item in chosen)
     chosen = sorted(item for item in chosen if not health or item[1] in health)
     total = len(chosen)
@@ -100,6 +106,8 @@ def list_pipelines(
         next=cursors.encode(*page[limit - 1][0]) if len(page) > limit else None,
         total=total,
         by_health={kind: by_health.get(kind, 0) for kind in Health},
+        databases=databases[:_MAX_LISTED],
+        databases_left_out=max(0, len(databases) - _MAX_LISTED),
         as_of=found.at,
     )
 

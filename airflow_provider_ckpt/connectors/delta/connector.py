@@ -6,21 +6,23 @@ from typing import ClassVar, Literal
 
 from airflow_provider_ckpt.config.connector import Connector, SinkType
 from airflow_provider_ckpt.config.fields import RequiredText
-from airflow_provider_ckpt.config.sink import SinkSection
+from airflow_provider_ckpt.connectors.replacing_sink_section import ReplacingSinkSection
 
 _HERE = "airflow_provider_ckpt.connectors.delta"
 
 
-class DeltaSinkSection(SinkSection):
+class DeltaSinkSection(ReplacingSinkSection):
     """Delta table.
 
     :param path: the table's directory
+    :param mode: ``append``, or ``replace`` of all rows by those of each run
     :param schema_evolution: ``refuse`` rows whose columns are not the table's, or ``add_columns``
     """
 
     place_key: ClassVar[str] = "path"
 
     path: RequiredText
+    mode: Literal["append", "replace"] = "append"
     schema_evolution: Literal["refuse", "add_columns"] = "refuse"
 
     @property
@@ -29,10 +31,14 @@ class DeltaSinkSection(SinkSection):
         return self.schema_evolution == "add_columns"
 
 
+def _sink_path(section: DeltaSinkSection) -> str:
+    return f"{_HERE}.replacing_sink:DeltaReplacingSink" if section.replaces else f"{_HERE}.sink:DeltaSink"
+
+
 CONNECTOR = Connector(
     sink=SinkType(
         section=DeltaSinkSection,
-        sink=f"{_HERE}.sink:DeltaSink",
+        sink=_sink_path,
         writer=f"{_HERE}.writer:DeltaWriter",
         committer=f"{_HERE}.table_opener:open_committer",
         dead_letter_place="airflow_provider_ckpt.connectors.location_names:dead_letter_place",

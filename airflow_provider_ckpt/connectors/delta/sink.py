@@ -8,16 +8,15 @@ of ``fence.py`` explain why each batch takes effect exactly once.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.batch_content import StoredDeadLetter
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.delta import table as delta_table
 from airflow_provider_ckpt.connectors.delta.fence import fence
 from airflow_provider_ckpt.connectors.delta.layout import DeltaLayout
-from airflow_provider_ckpt.connectors.delta.version import DeltaVersion
-from airflow_provider_ckpt.connectors.file_lists import FileList
+from airflow_provider_ckpt.connectors.delta.table_version import DeltaVersion
+from airflow_provider_ckpt.connectors.documents_beside_target import DocumentsBesideTarget
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenFiles
 from airflow_provider_ckpt.connectors.sink_protocol import Claims, SinkContext
 from airflow_provider_ckpt.connectors.storage.open_location import open_location
@@ -27,13 +26,11 @@ from airflow_provider_ckpt.connectors.two_phase.layout import DATA_PREFIX
 from airflow_provider_ckpt.connectors.two_phase.receipts import ReceiptChain
 from airflow_provider_ckpt.connectors.two_phase.restored_target import batches_without_rows, find_loss
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_replay import Replay
-from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ConfigError, ReceiptsUnreadableError
 from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
 
 
-class DeltaSink:
+class DeltaSink(DocumentsBesideTarget):
     """Control side of a Delta table in a directory or an object store; see :class:`Sink`.
 
     :param pipeline: ``sink.path`` names the table, which is created from the first batch if it does not exist
@@ -50,6 +47,7 @@ class DeltaSink:
         self._adds_columns = pipeline.sink.adds_columns
         self._dead_letters_in_sink = pipeline.dead_letter_queue.in_sink
         self._layout = DeltaLayout(path, context.ledger, context.pipeline)
+        super().__init__(self._layout)
         self._receipts = ReceiptChain(self._layout)
         self._reported_loss = False
 
@@ -66,7 +64,7 @@ class DeltaSink:
             directory.check_writable("sink.path")
         table = delta_table.load(path)
         if table is not None:
-            delta_table.refuse_unsupported(table, path)
+            delta_table.refuse_unsupported(table, path, replacing=self._pipeline.sink.replaces is not None)
             return
         foreign = sorted(name for name in path.names() if not name.startswith(("_", ".", DATA_PREFIX)))
         if foreign:
@@ -145,34 +143,13 @@ class DeltaSink:
         """Return the given batches that have no readable receipt, or whose rows a RESTORE removed."""
         return batches_without_rows(self._version(), self._receipts, keys)
 
-    def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
-        """Yield the dead letters of some attempts from the file of each attempt; see :meth:`Sink.dead_letters`."""
-        for source in sources:
-            yield from self._layout.dead_letters.read(source)
-
-    def store_replay(self, partition: str, replay: Replay) -> None:
-        """Store in the table's directory which dead letters a side partition sends; see :meth:`Sink.store_replay`."""
-        self._layout.replays.write(partition, replay)
-
-    def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
-        """Return the replays stored in the table's directory for some side partitions; see :meth:`Sink.replays`."""
-        return self._layout.replays.read(partitions)
-
-    def store_file_list(self, files: FileList) -> None:
-        """Store a list of discovered source files in the table's directory; see :meth:`Sink.store_file_list`."""
-        self._layout.lists.write(files)
-
-    def stored_file_lists(self, first: int) -> Sequence[FileList]:
-        """Return the stored lists of source files from an ordinal on; see :meth:`Sink.stored_file_lists`."""
-        return self._layout.lists.read(first)
-
     def target_rows(self, *, exact: bool = False) -> int | None:  # noqa: ARG002  # the log always has it
         """Return the row count from the statistics in the table's log, 0 if there is no table.
 
-        Return None if a file has no statistics, or rows were deleted from a file.
+        Return None if a file has no statistics.
         """
         table = delta_table.load(self._layout.table)
-        return delta_table.row_count(table) if table is not None else 0
+        return delta_table.row_count(table, self._layout.table) if table is not None else 0
 
     def damaged_files(self) -> Iterator[str]:
         """Yield a sentence for each data file of the newest version that is missing or truncated."""
@@ -183,4 +160,5 @@ class DeltaSink:
         """Do nothing: no file is held open."""
 
     def _version(self) -> DeltaVersion:
-        return DeltaVersion(self._layout, delta_table.load(self._layout.table))
+        table = delta_table.load(self._layout.table)
+        return DeltaVersion(self._layout, table, adds_columns=self._adds_columns)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from deltalake.transaction import AddAction
 
 _TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*m|↳")
+_DELETION_VECTORS = "deletionVectors"
 _CONSTRAINED = ("delta.invariants", "delta.generationExpression", "delta.identity.start")
 
 
@@ -73,6 +74,8 @@ def commit(
     actions: Sequence[AddAction],
     transactions: Mapping[str, int],
     note: Mapping[str, Any],
+    *,
+    replacing: bool = False,
 ) -> None:
     """Commit data files and numbers as the version right after the given one, or not at all.
 
@@ -84,10 +87,14 @@ def commit(
     :param actions: data files to add
     :param transactions: numbers to store in ``txn`` actions, by application id
     :param note: information for users, stored as metadata of the commit
+    :param replacing: whether the commit removes all files of the given version
     :raises deltalake.exceptions.CommitFailedError: if another writer committed that version
     """
     table.create_write_transaction(
-        list(actions), "append", table.schema(), commit_properties=_properties(transactions, note)
+        list(actions),
+        "overwrite" if replacing else "append",
+        table.schema(),
+        commit_properties=_properties(transactions, note),
     )
     _sync_log(path, table.version() + 1)
 
@@ -116,9 +123,12 @@ def required_columns(table: DeltaTable) -> list[str]:
     return [field.name for field in table.schema().fields if not field.nullable]
 
 
-def refuse_unsupported(table: DeltaTable, path: Location) -> None:
+def refuse_unsupported(table: DeltaTable, path: Location, *, replacing: bool = False) -> None:
     """Raise an error for a table that cannot be written by adding plain files, such as a partitioned one.
 
+    :param table: the table
+    :param path: directory of the table
+    :param replacing: whether its files are removed, too
     :raises ConfigError: naming the unsupported features
     """
     metadata = table.metadata()
@@ -128,6 +138,8 @@ def refuse_unsupported(table: DeltaTable, path: Location) -> None:
             reasons.append(f"it has the check constraint {key.removeprefix('delta.constraints.')}")
         if (key == "delta.columnMapping.mode" and value != "none") or key == "delta.setTransactionRetentionDuration":
             reasons.append(f"its property {key} is {value}")
+        if replacing and key == "delta.appendOnly" and value.lower() == "true":
+            reasons.append(f"its property {key} is {value}, so sink.mode: replace may not remove its rows")
     for field in table.schema().fields:
         reasons += [f"column {field.name} has {key}" for key in _CONSTRAINED if key in (field.metadata or {})]
     if reasons:
@@ -192,15 +204,61 @@ def data_files(table: DeltaTable, path: Location) -> Iterator[tuple[Location, in
             yield path.resolve(unquote(location.path)), action["size_bytes"]
 
 
-def row_count(table: DeltaTable) -> int | None:
-    """Return the row count from the table's log; None if a file has no statistics or has deleted rows."""
+def counted_rows(table: DeltaTable, path: Location) -> int:
+    """Return the row count of this version, as :func:`row_count` does; files without statistics are read.
+
+    :param table: the table
+    :param path: directory of the table
+    :raises SinkError: if a file without statistics is missing
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if (known := row_count(table, path)) is not None:
+        return known
+    total = -_deleted_rows(table, path)
+    for action in pa.table(table.get_add_actions(flatten=True)).to_pylist():
+        count = action.get("num_records")
+        if count is None:
+            content = path.resolve(unquote(urlsplit(action["path"]).path)).read()
+            if content is None:
+                raise SinkError(
+                    f"the file {action['path']} of the Delta table {path} is missing, so its rows cannot be counted.",
+                    hint="Restore the file or an older version of the table, then run again.",
+                )
+            count = pq.read_metadata(pa.BufferReader(content)).num_rows
+        total += count
+    return total
+
+
+def row_count(table: DeltaTable, path: Location) -> int | None:
+    """Return the row count from the table's log, without rows that deletion vectors mark; None without statistics.
+
+    :param table: the table
+    :param path: directory of the table
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
     actions = pa.table(table.get_add_actions(flatten=True))
     if actions.num_rows == 0:
         return 0
-    if "num_records" not in actions.column_names or any(name.startswith("deletion") for name in actions.column_names):
+    if "num_records" not in actions.column_names or actions.column("num_records").null_count:
         return None
-    numbers = actions.column("num_records")
-    return None if numbers.null_count else int(pc.sum(numbers).as_py())
+    return int(pc.sum(actions.column("num_records")).as_py()) - _deleted_rows(table, path)
+
+
+def _deleted_rows(table: DeltaTable, path: Location) -> int:
+    """Return the number of rows that deletion vectors mark as deleted."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from deltalake.exceptions import DeltaError
+
+    if _DELETION_VECTORS not in (table.protocol().reader_features or ()):
+        return 0
+    try:
+        marked = pa.table(table.deletion_vectors())
+    except (DeltaError, OSError) as error:
+        raise delta_error(error, f"read the deletion vectors of the Delta table {path}") from error
+    kept = pc.list_flatten(marked.column("selection_vector"))
+    return len(kept) - int(pc.sum(kept).as_py() or 0)

@@ -7,7 +7,7 @@ from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.delta import table as delta_table
 from airflow_provider_ckpt.connectors.delta.column_types import decode_schema
 from airflow_provider_ckpt.connectors.delta.layout import DeltaLayout
-from airflow_provider_ckpt.connectors.delta.version import DeltaVersion
+from airflow_provider_ckpt.connectors.delta.table_version import DeltaVersion
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.connectors.storage.open_location import open_location
 from airflow_provider_ckpt.connectors.two_phase.commit_retries import CommitRetries

@@ -92,16 +92,16 @@ def _reader(section: FilesSourceSection) -> str:
 
 
 def _sink(section: FilesSinkSection) -> str:
-    return f"{_HERE}.in_store.sink:ObjectFilesSink" if is_object_url(section.path) else f"{_HERE}.sink:FilesSink"
+    return f"{_HERE}.object_store.sink:ObjectFilesSink" if is_object_url(section.path) else f"{_HERE}.sink:FilesSink"
 
 
 def _writer(section: FilesSinkSection) -> str:
     in_store = is_object_url(section.path)
-    return f"{_HERE}.in_store.writer:ObjectFilesWriter" if in_store else f"{_HERE}.writer:FilesWriter"
+    return f"{_HERE}.object_store.writer:ObjectFilesWriter" if in_store else f"{_HERE}.writer:FilesWriter"
 
 
 def _committer(section: FilesSinkSection) -> str | None:
-    return f"{_HERE}.in_store.committer:object_files_committer" if is_object_url(section.path) else None
+    return f"{_HERE}.object_store.committer:object_files_committer" if is_object_url(section.path) else None
 
 
 CONNECTOR = Connector(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from airflow_provider_ckpt.connectors.files.found_files import FoundFile, Listing
 from airflow_provider_ckpt.connectors.files.recorded_file import FOLLOW_LINKS, LINK
-from airflow_provider_ckpt.connectors.source_protocol import SourceFile
+from airflow_provider_ckpt.connectors.source_plan import SourceFile
 from airflow_provider_ckpt.core.errors import CkptError, SourceError
 
 
@@ -101,7 +101,7 @@ def _check_delivered(
         if file.base + file.size > delivered:
             continue
         if found is None:
-            if file.path not in listing.links:  # a notice or an error reports the link
+            if file.path not in listing.unchanged and file.path not in listing.links:  # a link is reported elsewhere
                 missing.append(file)
         elif found.etag != file.etag:
             error = changed(file, found)

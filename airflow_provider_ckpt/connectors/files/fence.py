@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
-from airflow_provider_ckpt.connectors import fencing
+from airflow_provider_ckpt.connectors import refuse_fenced_run
 from airflow_provider_ckpt.connectors.files.layout import FilesLayout
 from airflow_provider_ckpt.connectors.storage.filesystem import io_error, make_private_directory, sync_directory
 from airflow_provider_ckpt.core.errors import FencedError
@@ -29,7 +29,9 @@ def refuse_if_fenced(target: FilesLayout, epoch: int) -> None:
     :param epoch: epoch of the run
     :raises FencedError: naming both epochs
     """
-    fencing.refuse_if_fenced(newest_epoch(target), epoch, f"the directory {target.directory}", target.pipeline)
+    refuse_fenced_run.refuse_if_fenced(
+        newest_epoch(target), epoch, f"the directory {target.directory}", target.pipeline
+    )
 
 
 def refuse_unless_current(target: FilesLayout, epoch: int) -> None:
@@ -40,7 +42,9 @@ def refuse_unless_current(target: FilesLayout, epoch: int) -> None:
     :raises FencedError: if the fence is at a newer epoch
     :raises SinkError: if the fence was not raised for the run, or was removed with the directory
     """
-    fencing.refuse_unless_current(newest_epoch(target), epoch, f"the directory {target.directory}", target.pipeline)
+    refuse_fenced_run.refuse_unless_current(
+        newest_epoch(target), epoch, f"the directory {target.directory}", target.pipeline
+    )
 
 
 def fence(target: FilesLayout, epoch: int) -> None:

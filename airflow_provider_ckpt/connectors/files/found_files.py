@@ -27,7 +27,8 @@ class Listing:
     """Files that match a files source's directory or glob pattern.
 
     :ivar pattern: whether the source is a glob pattern
-    :ivar files: each matching regular file or object, by absolute path or URL
+    :ivar files: each matching regular file or object, by absolute path or URL, except the unchanged ones
+    :ivar unchanged: paths or URLs of recorded files that exist as they were recorded, if the lister compares them
     :ivar left_out: number and first path of the matching paths that are not regular files, by kind
     :ivar links: those of them that are symbolic links
     :ivar others: number of files that do not match the pattern
@@ -36,6 +37,7 @@ class Listing:
 
     pattern: bool = False
     files: dict[str, FoundFile] = field(default_factory=dict)
+    unchanged: set[str] = field(default_factory=set)
     left_out: dict[str, tuple[int, str]] = field(default_factory=dict)
     links: set[str] = field(default_factory=set)
     others: int = 0

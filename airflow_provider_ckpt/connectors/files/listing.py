@@ -34,7 +34,7 @@ def is_pattern(path: Path) -> bool:
 
 
 def check_path(path: Path) -> None:
-    """Raise an error if the directory, the file, or the pattern's static parent is missing or unreadable.
+    """Raise an error if the directory or file, or the directory before a pattern's first wildcard, cannot be read.
 
     :raises SourceError: naming the path and the problem
     :raises ConfigError: if the pattern is malformed

@@ -16,7 +16,7 @@ from airflow_provider_ckpt.connectors.files.own_output import matches
 from airflow_provider_ckpt.connectors.files.recorded_file import FileIdentity
 from airflow_provider_ckpt.connectors.files.source_storage import SourceStorage
 from airflow_provider_ckpt.connectors.outputs import WrittenFiles
-from airflow_provider_ckpt.connectors.source_protocol import SourceFile
+from airflow_provider_ckpt.connectors.source_plan import SourceFile
 from airflow_provider_ckpt.core.errors import CkptError, SourceError
 
 
@@ -69,7 +69,7 @@ class LocalFiles(SourceStorage):
 
         :param path: the file
         :param etag: recorded identity of the file
-        :param file: the open file; None to look at what has this name now
+        :param file: the open file; None to check the file that has this name now
         """
         recorded_file.verify(path, etag, None if file is None else os.fstat(file.fileno()))
 

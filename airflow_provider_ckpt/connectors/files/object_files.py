@@ -1,4 +1,4 @@
-"""Files of a files source in an object store.
+"""Files of a files source in an object store: list all or only the newest keys, and refuse objects that changed.
 
 An object's identity is its e-tag, which changes when the object is replaced. Each request for a part of an object has
 the condition that the object still has this e-tag, so what is read is never a mixture of two objects.
@@ -7,7 +7,7 @@ the condition that the object still has this e-tag, so what is read is never a m
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from glob import has_magic
@@ -20,8 +20,14 @@ from airflow_provider_ckpt.connectors.files.listing import CROSSES, HIDDEN, UNFI
 from airflow_provider_ckpt.connectors.files.own_output import matches_objects
 from airflow_provider_ckpt.connectors.files.source_storage import SourceStorage
 from airflow_provider_ckpt.connectors.outputs import WrittenFiles
-from airflow_provider_ckpt.connectors.source_protocol import SourceFile
-from airflow_provider_ckpt.connectors.storage.object_reading import StoredObject, find_object, list_objects, read_range
+from airflow_provider_ckpt.connectors.source_plan import SourceFile
+from airflow_provider_ckpt.connectors.storage.object_reading import (
+    StoredObject,
+    find_object,
+    list_in_parts,
+    list_objects,
+    read_range,
+)
 from airflow_provider_ckpt.connectors.storage.object_store import ObjectLocation
 from airflow_provider_ckpt.connectors.storage.open_location import open_location
 from airflow_provider_ckpt.core.errors import CkptError, IoError, SourceError
@@ -98,13 +104,11 @@ class ObjectFiles(SourceStorage):
         """
         check_pattern(self._pattern)
         prefix = len(self._parent.bucket.url) + 1
-        after = ""
-        if self._names_grow or not look_again:
-            names = sorted(file.path[prefix:] for file in known)
-            after = names[-_OVERLAP] if len(names) >= _OVERLAP else ""
+        names = sorted(file.path[prefix:] for file in known)
+        begins_late = (self._names_grow or not look_again) and len(names) >= _OVERLAP
+        after = names[-_OVERLAP] if begins_late else ""
         checked = [file for file in known if file.path[prefix:] > after] if look_again else ()
-        passed = frozenset() if look_again else frozenset(file.path[prefix:] for file in known)
-        listing = self._list(after, passed)
+        listing = self._list(after, names, {file.path: file.etag for file in known}, look_again=look_again)
         return discover(self.root, listing, known, _replaced_error, delivered=delivered, checked=checked)
 
     def open(self, path: str, etag: str, *, checked: bool = False) -> BinaryIO:
@@ -149,30 +153,37 @@ class ObjectFiles(SourceStorage):
             return False
         return matches_objects(self._parent.key, self._parts, output)
 
-    def _list(self, after: str, passed: frozenset[str]) -> Listing:
-        """List the objects after a key, without those that are passed over."""
+    def _list(self, after: str, names: Sequence[str], known: Mapping[str, str], *, look_again: bool) -> Listing:
+        """List objects.
+
+        :param after: key after which to begin; empty for the first
+        :param names: known keys, sorted
+        :param known: recorded identity of each known object as text, by URL
+        :param look_again: whether to list known objects that have another identity now
+        """
         listing = Listing(bool(self._pattern))
-        found = None if self._pattern or not self._parent.key else find_object(self._parent)
-        if found is not None and found.size:
-            if found.key not in passed:
-                listing.files[self.root] = FoundFile(
-                    found.time, found.size, ObjectIdentity(found.size, found.etag).text
-                )
-            return listing
+        bucket = f"{self._parent.bucket.url}/"
         start = len(self._parent.key) + 1 if self._parent.key else 0
-        for item in list_objects(self._parent, after):
-            if not item.size or item.key in passed:
+        unchanged = listing.unchanged
+        for item in self._objects(after, names):
+            url, size = bucket + item.key, item.size
+            recorded = known.get(url)
+            if recorded is not None and (not look_again or recorded == f"{size}-{item.etag}"):
+                unchanged.add(url)  # matched when it was recorded, and most objects of a large prefix are known
+            elif not size:
                 continue
-            if is_match(self._parts, item.key[start:].split("/")):
-                url = f"{self._parent.bucket.url}/{item.key}"
-                listing.files[url] = _found(item)
+            elif item.key == self._parent.key or is_match(self._parts, item.key[start:].split("/")):
+                listing.files[url] = FoundFile(item.time, size, ObjectIdentity(size, item.etag).text)
             else:
                 listing.others += 1
         return listing
 
-
-def _found(item: StoredObject) -> FoundFile:
-    return FoundFile(item.time, item.size, ObjectIdentity(item.size, item.etag).text)
+    def _objects(self, after: str, names: Sequence[str]) -> Iterable[StoredObject]:
+        """Return the only object that ``source.path`` names, or those below the prefix; see :meth:`_list`."""
+        found = None if self._pattern or not self._parent.key else find_object(self._parent)
+        if found is not None and found.size:
+            return [found]
+        return list_objects(self._parent, after) if after else list_in_parts(self._parent, names)
 
 
 def is_match(pattern: Sequence[str], components: Sequence[str]) -> bool:

@@ -14,7 +14,7 @@ from airflow_provider_ckpt.connectors.files.parquet_file import RowReader
 from airflow_provider_ckpt.connectors.files.reader import origin_headers
 from airflow_provider_ckpt.connectors.source_protocol import POSITION, RecordShape
 from airflow_provider_ckpt.core.errors import SourceError
-from airflow_provider_ckpt.core.wave import BatchTask
+from airflow_provider_ckpt.core.wave_messages import BatchTask
 
 if TYPE_CHECKING:
     import pyarrow as pa

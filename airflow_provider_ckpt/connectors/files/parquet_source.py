@@ -17,7 +17,8 @@ from airflow_provider_ckpt.connectors.files.parquet_columns import declared_colu
 from airflow_provider_ckpt.connectors.files.parquet_file import Footer, read_footer
 from airflow_provider_ckpt.connectors.files.source import PARTITION, FilesSource
 from airflow_provider_ckpt.connectors.files.split import CHUNK_BYTES, Chunk
-from airflow_provider_ckpt.connectors.source_protocol import Plan, PlanRequest, RecordShape, SourceFile, SourcePartition
+from airflow_provider_ckpt.connectors.source_plan import Plan, PlanRequest, SourceFile, SourcePartition
+from airflow_provider_ckpt.connectors.source_protocol import RecordShape
 from airflow_provider_ckpt.core.errors import SourceError
 
 _MAX_BATCH_ROWS = 100_000
@@ -81,7 +82,10 @@ class ParquetSource(FilesSource):
         inspect: bool = True,  # noqa: ARG002
         look_again: bool = True,
     ) -> Discovery:
-        """Discover files, and inspect each new one, since only its footer has its number of rows."""
+        """Discover files as any files source does, but inspect each new file even if that is not asked for.
+
+        Only the footer of a file has its number of rows, which its positions need. See :meth:`.FilesSource._discover`.
+        """
         return super()._discover(known, delivered=delivered, look_again=look_again)
 
     def _inspect(self, file: SourceFile) -> int:

@@ -12,7 +12,7 @@ from airflow_provider_ckpt.connectors.files.open_storage import open_storage
 from airflow_provider_ckpt.connectors.files.record_ends import BOM, scan_records
 from airflow_provider_ckpt.connectors.source_protocol import POSITION, RecordShape
 from airflow_provider_ckpt.core.errors import SourceError
-from airflow_provider_ckpt.core.wave import BatchTask
+from airflow_provider_ckpt.core.wave_messages import BatchTask
 
 if TYPE_CHECKING:
     import pyarrow as pa

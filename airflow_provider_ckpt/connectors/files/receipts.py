@@ -8,6 +8,8 @@ To avoid reading every marker in each run, the fence collects the markers of old
 bundle. For each generation and partition, a bundle also has the highest seq and range end of its own and all older
 receipts, so a search can stop before older bundles. Two processes may bundle the same marker, since a bundle is durable
 before its markers are removed.
+
+A receipt is removed only behind a fence, and only if the file with its batch's rows is gone (:meth:`.retract`).
 """
 
 from __future__ import annotations

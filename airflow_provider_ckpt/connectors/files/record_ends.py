@@ -119,7 +119,10 @@ class _QuoteScanner:
         return quotes
 
     def _one_by_one(self, quotes: Offsets, begins: npt.NDArray[np.bool_], closed: int) -> Offsets:
-        """Return the offsets of the quotes that open or close a text; slower, but also right for stray quotes."""
+        """Return the offsets of the quotes that open or close a text, for a block with quotes inside unquoted fields.
+
+        Those do neither, so the quotes are taken one by one; :meth:`_effective` handles all other blocks at once.
+        """
         import numpy as np
 
         is_open, effective = self._open, []

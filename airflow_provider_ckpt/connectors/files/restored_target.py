@@ -65,19 +65,3 @@ def receipts_without_file(target: FilesLayout, entries: Iterable[ClaimedReceipt]
     except OSError as error:
         raise io_error(error, f"list {target.directory}") from error
     return [entry for entry in entries if entry.file not in there]
-
-
-def describe_gone_files(target: FilesLayout, receipts: Sequence[ClaimedReceipt]) -> str | None:
-    """Describe delivered files that are gone; return None if there are none.
-
-    :param target: paths of the sink
-    :param receipts: receipts whose files are gone
-    """
-    if not receipts:
-        return None
-    files = "the file" if len(receipts) == 1 else f"{len(receipts)} files"
-    return (
-        f"{files} of delivered batches, such as {receipts[0].file} of {receipts[0].receipt.key}, "
-        f"{'is' if len(receipts) == 1 else 'are'} gone from {target.directory} (if readers may remove files, set "
-        "sink.files_may_go: true)"
-    )

@@ -1,23 +1,24 @@
 """Control side of the files sink: check the target directory, raise the fence, and read receipts.
 
 Each batch becomes one complete file. ``receipts.py``, ``fence.py`` and ``staging.py`` explain how this is exactly once.
+Receipts whose files are gone are removed here, and only behind the fence, so that no older epoch can claim meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.batch_content import StoredDeadLetter
 from airflow_provider_ckpt.connectors.connection import Connection
-from airflow_provider_ckpt.connectors.file_lists import FileList
+from airflow_provider_ckpt.connectors.documents_beside_target import DocumentsBesideTarget
 from airflow_provider_ckpt.connectors.files.fence import fence, newest_epoch
+from airflow_provider_ckpt.connectors.files.foreign_files import refuse_foreign_files
 from airflow_provider_ckpt.connectors.files.formats import count_rows, refuse_types
 from airflow_provider_ckpt.connectors.files.layout import DATA_PREFIX, FilesLayout
+from airflow_provider_ckpt.connectors.files.missing_files import describe_missing_files
 from airflow_provider_ckpt.connectors.files.receipts import ClaimedReceipt, FilesReceipts
 from airflow_provider_ckpt.connectors.files.restored_target import (
     create_identity,
-    describe_gone_files,
     read_identity,
     receipts_without_file,
 )
@@ -27,13 +28,10 @@ from airflow_provider_ckpt.connectors.sink_protocol import Claims, SinkContext
 from airflow_provider_ckpt.connectors.storage.filesystem import io_error
 from airflow_provider_ckpt.connectors.storage.local import LocalLocation
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_replay import Replay
-from airflow_provider_ckpt.core.dead_letters import AttemptKey
-from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
 
 
-class FilesSink:
+class FilesSink(DocumentsBesideTarget):
     """Control side of a directory on a local or mounted file system; see :class:`Sink`.
 
     :param pipeline: ``sink.path`` names the directory, which is created if it does not exist
@@ -45,6 +43,7 @@ class FilesSink:
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
         self._target = FilesLayout.of(pipeline, connection, context)
+        super().__init__(self._target)
         self._dead_letters_in_sink = pipeline.dead_letter_queue.in_sink
         self._receipts = FilesReceipts(self._target)
 
@@ -59,20 +58,7 @@ class FilesSink:
         for folder in (LocalLocation(directory), self._target.dead_letters.directory):
             folder.check_writable("sink.path")
         names = [entry.name for entry in directory.iterdir()] if directory.is_dir() else []
-        log = [name for name in names if name == "_delta_log"]
-        foreign = log + sorted(name for name in names if not name.startswith(("_", ".", DATA_PREFIX)))
-        if foreign:
-            raise ConfigError(
-                f"sink.path: {directory} holds other files, such as {foreign[0]}.",
-                hint="Name a directory that is empty, does not exist yet, or was written by the files sink alone.",
-            )
-        ending = f".{self._target.format}"
-        other = sorted(name for name in names if name.startswith(DATA_PREFIX) and not name.endswith(ending))
-        if other:
-            raise ConfigError(
-                f"sink.format: {directory} holds files of another format, such as {other[0]}.",
-                hint="Keep the format, or name another directory.",
-            )
+        refuse_foreign_files(names, self._target.format, place=directory)
 
     def create_bookkeeping(self) -> None:
         """Create nothing: the first fence creates the directory for it; see :meth:`Sink.create_bookkeeping`."""
@@ -95,13 +81,18 @@ class FilesSink:
         vanished = self._receipts_without_file()
         lost = frozenset(entry.receipt.key for entry in vanished)
         return Claims(
-            newest_epoch(target), target.ledgers(), read_identity(target), describe_gone_files(target, vanished), lost
+            newest_epoch(target),
+            target.ledgers(),
+            read_identity(target),
+            describe_missing_files(vanished, "file", target.directory),
+            lost,
         )
 
     def fence(self, epoch: int) -> None:
         """Shut out all older epochs; then publish or remove their staged files, and bundle their receipts.
 
-        A receipt of an older epoch is removed if the batch's file is gone, so that the batch can be delivered again.
+        A receipt of an older epoch is removed if the batch's file is gone, so that the batch can be delivered again. A
+        sink whose files are gone is refused before its fence is raised, unless a user accepts the loss.
         """
         fence(self._target, epoch)
         create_identity(self._target)
@@ -126,27 +117,6 @@ class FilesSink:
         found = self._receipts.entries(keys)
         lost = {entry.receipt.key for entry in receipts_without_file(self._target, found.values())}
         return [key for key in keys if key not in found or key in lost]
-
-    def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
-        """Yield the dead letters of some attempts from the file of each attempt; see :meth:`Sink.dead_letters`."""
-        for source in sources:
-            yield from self._target.dead_letters.read(source)
-
-    def store_replay(self, partition: str, replay: Replay) -> None:
-        """Store in the target directory which dead letters a side partition sends; see :meth:`Sink.store_replay`."""
-        self._target.replays.write(partition, replay)
-
-    def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
-        """Return the replays stored in the target directory for some side partitions; see :meth:`Sink.replays`."""
-        return self._target.replays.read(partitions)
-
-    def store_file_list(self, files: FileList) -> None:
-        """Store a list of discovered source files in the target directory; see :meth:`Sink.store_file_list`."""
-        self._target.lists.write(files)
-
-    def stored_file_lists(self, first: int) -> Sequence[FileList]:
-        """Return the stored lists of source files from an ordinal on; see :meth:`Sink.stored_file_lists`."""
-        return self._target.lists.read(first)
 
     def target_rows(self, *, exact: bool = False) -> int | None:
         """Return the number of rows in all visible files, including those of other pipelines in the directory.

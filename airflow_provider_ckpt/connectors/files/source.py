@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import BinaryIO
 
@@ -23,24 +24,27 @@ from airflow_provider_ckpt.connectors.files.record_ends import scan_records
 from airflow_provider_ckpt.connectors.files.split import Chunk, mean_record_bytes, split_by_count, split_by_size
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenFiles
 from airflow_provider_ckpt.connectors.record_positions import PositionDigest
-from airflow_provider_ckpt.connectors.source_protocol import (
+from airflow_provider_ckpt.connectors.source_plan import (
     Plan,
     PlannedBatch,
     PlanRequest,
-    RecordShape,
     SourceFile,
     SourcePartition,
     Start,
 )
+from airflow_provider_ckpt.connectors.source_protocol import RecordShape
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, SourceError
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.wave import BatchTask
+from airflow_provider_ckpt.core.wave_messages import BatchTask
 
 __all__ = ["FilesReader", "FilesSource"]
 
 PARTITION = "files"
 """Id of the only partition of a files source."""
+
+_REQUESTS = 8
+"""Number of requests to an object store at the same time."""
 
 
 class FilesSource:
@@ -135,7 +139,7 @@ class FilesSource:
         reported = request.states.get(PARTITION, {}).get("gone", 0)
         states = {} if reported == len(first.gone) else {PARTITION: {"gone": len(first.gone)}}
         refused = {error.message: error for error in (*first.refused, *discovery.refused)}
-        notices = [*dict.fromkeys([*first.notices, *discovery.notices]), *self._notice_of_gone(first.gone, reported)]
+        notices = [*dict.fromkeys([*first.notices, *discovery.notices]), *self._notice_of_missing(first.gone, reported)]
         return Plan(batches, discovery.new, bounds, states, more, list(refused.values()), notices)
 
     def may_have_late_records(self) -> bool:
@@ -160,7 +164,7 @@ class FilesSource:
         :raises SourceError: if a file has changed or is missing, naming the first batch that needs it; or if the files
             do not cover a range, which is an error of the whole source
         """
-        checked: set[str] = set()
+        needed: dict[str, tuple[SourceFile, BatchTask]] = {}
         located = []
         for task in tasks:
             if task.instruction is Instruction.VOID:
@@ -176,13 +180,12 @@ class FilesSource:
                     hint="The ledger's list of files does not belong to its batches; restore the ledger.",
                 )
             for file, _, _ in ranges:
-                if file.path not in checked:
-                    self._verify(file, task)
-                    checked.add(file.path)
+                needed.setdefault(file.path, (file, task))
             segments = [
                 {"path": f.path, "base": f.base, "etag": f.etag, "start": start, "end": end} for f, start, end in ranges
             ]
             located.append(replace(task, detail={"segments": segments}))
+        self._verify_all(list(needed.values()))
         return located
 
     def close(self) -> None:
@@ -229,7 +232,7 @@ class FilesSource:
         return file.size
 
     @staticmethod
-    def _notice_of_gone(gone: Sequence[SourceFile], reported: int) -> list[str]:
+    def _notice_of_missing(gone: Sequence[SourceFile], reported: int) -> list[str]:
         """Return a notice if more delivered files are missing than before; this is not an error.
 
         :param gone: all delivered files that no longer exist
@@ -250,6 +253,19 @@ class FilesSource:
         Such a file is not lost: a user may allow links, or remove the link.
         """
         return isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.ELOOP
+
+    def _verify_all(self, needed: Sequence[tuple[SourceFile, BatchTask]]) -> None:
+        """Verify that files are as they were recorded; where each takes a request, several at the same time.
+
+        :param needed: the files, each with the first batch that needs it
+        :raises SourceError: the error of the first file in this order that has changed
+        """
+        alone = 1 if self._storage.remote else len(needed)  # the first opens the storage, before there are threads
+        for file, task in needed[:alone]:
+            self._verify(file, task)
+        if needed[alone:]:
+            with ThreadPoolExecutor(_REQUESTS) as pool:
+                list(pool.map(self._verify, *zip(*needed[alone:], strict=True)))
 
     def _verify(self, file: SourceFile, task: BatchTask) -> None:
         try:

@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 from airflow_provider_ckpt.connectors.files.discovery import Discovery
 from airflow_provider_ckpt.connectors.outputs import WrittenFiles
-from airflow_provider_ckpt.connectors.source_protocol import SourceFile
+from airflow_provider_ckpt.connectors.source_plan import SourceFile
 from airflow_provider_ckpt.core.errors import CkptError
 
 
@@ -26,7 +26,7 @@ class SourceStorage(ABC):
     @property
     @abstractmethod
     def remote(self) -> bool:
-        """True if each look at a file is a request to a server, so that planning avoids looks that only estimate."""
+        """True if reading a file's status is a request to a server, so that planning avoids it for estimates."""
 
     @abstractmethod
     def check(self) -> None:
@@ -59,7 +59,7 @@ class SourceStorage(ABC):
 
         :param path: the file
         :param etag: recorded identity of the file
-        :param file: the open file; None to look at what has this name now
+        :param file: the open file; None to check the file that has this name now
         """
 
     @abstractmethod

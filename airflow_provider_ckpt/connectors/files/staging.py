@@ -84,9 +84,10 @@ def roll_forward(target: FilesLayout, receipts: FilesReceipts) -> None:
 
 
 def sweep(target: FilesLayout, receipts: FilesReceipts, epoch: int) -> None:
-    """Do what :func:`roll_forward` does, then remove staged files of older epochs whose batches have no marker.
+    """Remove the staged files of older epochs whose batches have no receipt, after publishing those that have one.
 
-    After the fence, no attempt of an older epoch can claim such a batch.
+    Call this after the fence was raised: then no attempt of an older epoch can claim such a batch any more. Receipts
+    are read from markers only, since a batch whose receipt is in a bundle has been published before it was bundled.
 
     :param target: paths of the sink
     :param receipts: its receipts

@@ -8,7 +8,7 @@ from pydantic import AfterValidator
 
 from airflow_provider_ckpt.config.connector import Connector, SinkType
 from airflow_provider_ckpt.config.fields import RequiredText
-from airflow_provider_ckpt.config.sink import SinkSection
+from airflow_provider_ckpt.connectors.replacing_sink_section import ReplacingSinkSection
 
 _HERE = "airflow_provider_ckpt.connectors.iceberg"
 
@@ -19,11 +19,12 @@ def _qualified(table: str) -> str:
     return table
 
 
-class IcebergSinkSection(SinkSection):
+class IcebergSinkSection(ReplacingSinkSection):
     """Iceberg table of a catalog.
 
     :param connection: Airflow connection id of the catalog
     :param table: ``namespace.table``
+    :param mode: ``append``, or ``replace`` of all rows by those of each run
     :param schema_evolution: ``refuse`` rows whose columns are not the table's, or ``add_columns``
     """
 
@@ -31,6 +32,7 @@ class IcebergSinkSection(SinkSection):
 
     connection: RequiredText
     table: Annotated[RequiredText, AfterValidator(_qualified)]
+    mode: Literal["append", "replace"] = "append"
     schema_evolution: Literal["refuse", "add_columns"] = "refuse"
 
     @property
@@ -39,10 +41,14 @@ class IcebergSinkSection(SinkSection):
         return self.schema_evolution == "add_columns"
 
 
+def _sink_path(section: IcebergSinkSection) -> str:
+    return f"{_HERE}.replacing_sink:IcebergReplacingSink" if section.replaces else f"{_HERE}.sink:IcebergSink"
+
+
 CONNECTOR = Connector(
     sink=SinkType(
         section=IcebergSinkSection,
-        sink=f"{_HERE}.sink:IcebergSink",
+        sink=_sink_path,
         writer=f"{_HERE}.writer:IcebergWriter",
         committer=f"{_HERE}.table_opener:open_committer",
         dead_letter_place=f"{_HERE}.names:dead_letter_place",

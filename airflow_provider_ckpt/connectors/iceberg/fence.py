@@ -9,7 +9,7 @@ A table that was rolled back, or whose receipts are lost, is fenced only once a 
 from __future__ import annotations
 
 from airflow_provider_ckpt.connectors.iceberg.table import TableAddress
-from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
+from airflow_provider_ckpt.connectors.iceberg.table_version import IcebergVersion
 from airflow_provider_ckpt.connectors.two_phase.commit_retries import CommitRetries
 from airflow_provider_ckpt.connectors.two_phase.receipts import ReceiptChain
 from airflow_provider_ckpt.connectors.two_phase.restored_target import record_accepted, start_new_chain

@@ -22,7 +22,7 @@ from airflow_provider_ckpt.connectors.iceberg.table import (
     refuse_unsupported,
     row_count,
 )
-from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
+from airflow_provider_ckpt.connectors.iceberg.table_version import IcebergVersion
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenFiles
 from airflow_provider_ckpt.connectors.sink_protocol import Claims, SinkContext
 from airflow_provider_ckpt.connectors.two_phase.commit_retries import CommitRetries
@@ -30,10 +30,10 @@ from airflow_provider_ckpt.connectors.two_phase.damaged_files import describe_da
 from airflow_provider_ckpt.connectors.two_phase.receipts import ReceiptChain
 from airflow_provider_ckpt.connectors.two_phase.restored_target import batches_without_rows, find_loss
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_replay import Replay
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ConfigError, ReceiptsUnreadableError, SinkError
 from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
+from airflow_provider_ckpt.core.replay_content import Replay
 
 
 class IcebergSink:
@@ -63,6 +63,8 @@ class IcebergSink:
         version = self._version()
         if version is not None:
             refuse_unsupported(version.table)
+            if self._pipeline.sink.replaces is not None:
+                version.row_count()
             for directory in (version.layout.table, version.layout.dead_letters.directory):
                 directory.check_writable("sink.table")
             return

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.connection import Connection
-from airflow_provider_ckpt.connectors.fencing import wrong_epoch_error
 from airflow_provider_ckpt.connectors.iceberg.catalog import CatalogAddress, library_errors
 from airflow_provider_ckpt.connectors.iceberg.layout import IcebergLayout
 from airflow_provider_ckpt.connectors.iceberg.storage import to_location
+from airflow_provider_ckpt.connectors.refuse_fenced_run import wrong_epoch_error
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.connectors.storage.location import Location
-from airflow_provider_ckpt.core.errors import CkptError, ConfigError
+from airflow_provider_ckpt.core.errors import CkptError, ConfigError, SinkError
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+    from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
 
 _NEW_TABLE = {
@@ -109,7 +110,7 @@ class TableAddress:
             )
         return table
 
-    def moved(self, table: Table) -> bool:
+    def has_changed(self, table: Table) -> bool:
         """Return whether the table has changed since it was opened, or is gone.
 
         :param table: the table as it was opened
@@ -186,6 +187,27 @@ def data_files(table: Table, directory: Location) -> Iterator[tuple[Location, in
             continue
         for entry in manifest.fetch_manifest_entry(table.io):
             yield directory.resolve(entry.data_file.file_path), entry.data_file.file_size_in_bytes
+
+
+def live_files(table: Table) -> list[DataFile]:
+    """Return the data files of the newest snapshot.
+
+    :param table: the table
+    :raises SinkError: if rows of a file are marked as deleted, so that the files' row counts are not the table's
+    """
+    from pyiceberg.manifest import DataFileContent
+
+    snapshot = table.current_snapshot()
+    manifests = snapshot.manifests(table.io) if snapshot is not None else []
+    files = [entry.data_file for manifest in manifests for entry in manifest.fetch_manifest_entry(table.io)]
+    if any(file.content != DataFileContent.DATA for file in files):
+        raise SinkError(
+            f"the Iceberg table {'.'.join(table.name())} marks rows of its files as deleted, so they cannot be counted "
+            "and replaced.",
+            hint="Rewrite its files without delete files: CALL system.rewrite_data_files with delete-file-threshold 1, "
+            "then rewrite_position_delete_files.",
+        )
+    return files
 
 
 def row_count(table: Table) -> int | None:

@@ -25,13 +25,13 @@ from airflow_provider_ckpt.connectors.iceberg.column_types import (
     without_row_number,
 )
 from airflow_provider_ckpt.connectors.iceberg.table import TableAddress
-from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
+from airflow_provider_ckpt.connectors.iceberg.table_version import IcebergVersion
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.connectors.storage.location import Location
 from airflow_provider_ckpt.connectors.two_phase.layout import new_file_prefix
 from airflow_provider_ckpt.connectors.two_phase.writer import TableWriter, WrittenFiles, null_errors
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
-from airflow_provider_ckpt.core.wave import BatchTask
+from airflow_provider_ckpt.core.wave_messages import BatchTask
 
 if TYPE_CHECKING:
     import pyarrow as pa

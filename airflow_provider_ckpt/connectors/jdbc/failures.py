@@ -12,7 +12,7 @@ from typing import Any
 
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.jdbc.url_check import without_secrets
-from airflow_provider_ckpt.connectors.sqlstates import is_server_failure, is_transient
+from airflow_provider_ckpt.connectors.transient_sqlstates import is_server_failure, is_transient
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 
 _SQL = "java.sql.SQLException"

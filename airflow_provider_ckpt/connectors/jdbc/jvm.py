@@ -64,7 +64,7 @@ class Jvm:
 
     @property
     def java(self) -> Any:
-        """The Java packages whose names begin with ``java``, as attributes."""
+        """The Java package ``java`` of the process: ``jvm.java.lang.System`` is the class ``java.lang.System``."""
         return self.packages.java
 
     def array(self, kind: str, values: Sequence[Any]) -> Any:

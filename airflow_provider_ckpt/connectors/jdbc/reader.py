@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.source_protocol import RecordShape
+from airflow_provider_ckpt.connectors.table_origin import table_origin
 from airflow_provider_ckpt.core.errors import SourceError
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ckpt.config.pipeline import Pipeline
     from airflow_provider_ckpt.core.batch_key import BatchKey
-    from airflow_provider_ckpt.core.wave import BatchTask
+    from airflow_provider_ckpt.core.wave_messages import BatchTask
 
 
 class JdbcReader:
@@ -52,16 +53,8 @@ class JdbcReader:
         yield from self._accepted[1]
 
     def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
-        """Return the headers of a dead letter that locate its record: source table, partition and position.
-
-        :param task: the record's batch
-        :param position: the record's position
-        """
-        return {
-            "source-table": task.key.source,
-            "source-partition": task.key.source,
-            "source-position": str(position),
-        }
+        """Return the headers of a dead letter that locate its record; see :func:`.table_origin`."""
+        return table_origin(task, position)
 
     def close(self) -> None:
         """Drop the reference to the accepted records; there is no connection to close."""

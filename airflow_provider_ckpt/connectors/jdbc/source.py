@@ -17,26 +17,26 @@ from airflow_provider_ckpt.connectors.jdbc import query
 from airflow_provider_ckpt.connectors.jdbc.client import Database, require_connection
 from airflow_provider_ckpt.connectors.jdbc.column_types import MICROSECONDS_A_DAY, CursorKind
 from airflow_provider_ckpt.connectors.jdbc.connector import JdbcSourceSection
-from airflow_provider_ckpt.connectors.jdbc.split import batch_records, empty_batch, split
+from airflow_provider_ckpt.connectors.jdbc.split import split
 from airflow_provider_ckpt.connectors.jdbc.table import Table, look_up
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
 from airflow_provider_ckpt.connectors.record_positions import PositionDigest, RecordPositions
-from airflow_provider_ckpt.connectors.source_protocol import (
+from airflow_provider_ckpt.connectors.source_plan import (
     Plan,
-    PlannedBatch,
     PlanRequest,
-    RecordShape,
     SourceFile,
     SourcePartition,
     Start,
 )
+from airflow_provider_ckpt.connectors.source_protocol import RecordShape
+from airflow_provider_ckpt.connectors.table_split import MAX_COUNTED, Split, batch_records, plan_ranges
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.core.ranges import START, Range
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
-    from airflow_provider_ckpt.core.wave import BatchTask
+    from airflow_provider_ckpt.core.wave_messages import BatchTask
 
 _WESTERNMOST_SECONDS = 12 * 3600
 """Seconds by which the westernmost time zone is behind UTC; a calendar day ends there last."""
@@ -105,23 +105,12 @@ class JdbcSource:
         """
         table = self._table()
         plan = self._with_closed_bound(table, request)
-        batches: list[PlannedBatch] = []
-        left, more = request.max_records, plan.more
-        for todo in request.ranges:
-            end = plan.bounds.get(todo.partition) if todo.end is None else todo.end
-            if end is None or end <= todo.start:
-                continue
-            if left <= 0:
-                more = True
-                break
-            span = Range(todo.start, end)
-            found = split(table, span, request.records_per_batch or batch_records(table, span), left)
-            if not found.batches and todo.end is not None:  # its rows are gone, but the checkpoint must pass the range
-                found = empty_batch(table, span)
-            batches.extend(found.batches)
-            left -= found.records
-            more = more or found.more
-        return replace(plan, batches=batches, more=more)
+
+        def split_range(span: Range, left: int) -> Split:
+            records = request.records_per_batch or batch_records(table.count(span, MAX_COUNTED))
+            return split(table, span, records, left)
+
+        return plan_ranges(request, plan, split_range)
 
     def may_have_late_records(self) -> bool:
         """Return True: JDBC does not tell when the last transaction with a position below a bound has ended."""

@@ -5,41 +5,13 @@ Rows of equal cursor value are in the same batch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from airflow_provider_ckpt.connectors.jdbc.client import ResultKind
 from airflow_provider_ckpt.connectors.jdbc.table import Table
-from airflow_provider_ckpt.connectors.source_protocol import PlannedBatch
+from airflow_provider_ckpt.connectors.source_plan import PlannedBatch
+from airflow_provider_ckpt.connectors.table_split import MAX_BATCHES, Split
 from airflow_provider_ckpt.core.ranges import Range
-
-AUTO_RECORDS = 50_000
-"""Number of records in a batch if the pipeline sets none."""
-
-_ONE_BATCH_RECORDS = 20_000
-"""Maximum number of records that are planned as one batch; more are split into at least :data:`_MIN_BATCHES`."""
-
-_MIN_BATCHES = 4
-
-_MAX_BATCHES = 2_000
-"""Maximum number of batches of one plan; each costs several calls to the Java process."""
-
-
-@dataclass(frozen=True, slots=True)
-class Split:
-    """Result of splitting a range.
-
-    :param batches: the batches, in order
-    :param more: whether rows of the range remain beyond the last batch
-    """
-
-    batches: Sequence[PlannedBatch]
-    more: bool
-
-    @property
-    def records(self) -> int:
-        """Expected number of records in the batches."""
-        return sum(batch.records or 0 for batch in self.batches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +28,6 @@ class _Group:
     rows: int
 
 
-def batch_records(table: Table, span: Range) -> int:
-    """Return the number of records that each batch of a range should have.
-
-    It is at most :data:`AUTO_RECORDS`, and less if the range would otherwise yield too few batches for several lanes.
-
-    :param table: the table
-    :param span: the range of positions to split
-    """
-    counted = table.count(span, _MIN_BATCHES * AUTO_RECORDS)
-    return AUTO_RECORDS if counted <= _ONE_BATCH_RECORDS else min(AUTO_RECORDS, -(-counted // _MIN_BATCHES))
-
-
 def split(table: Table, span: Range, records: int, most: int) -> Split:
     """Split a range into batches of about ``records`` records.
 
@@ -77,7 +37,7 @@ def split(table: Table, span: Range, records: int, most: int) -> Split:
     :param most: approximate maximum of records to plan; at least one batch is planned
     :return: the batches; none if the range has no rows
     """
-    limit = min(max(most // records, 1), _MAX_BATCHES) * records + 1
+    limit = min(max(most // records, 1), MAX_BATCHES) * records + 1
     groups = _groups(table, span, records, limit)
     if not groups:
         return Split((), False)
@@ -94,11 +54,6 @@ def split(table: Table, span: Range, records: int, most: int) -> Split:
         for low, high, group in zip(bounds[:-1], bounds[1:], groups, strict=True)
     ]
     return Split(batches, more)
-
-
-def empty_batch(table: Table, span: Range) -> Split:
-    """Return one batch that covers a range without rows, so that the checkpoint can move over it."""
-    return Split([PlannedBatch(table.label, span, 0)], False)
 
 
 def _groups(table: Table, span: Range, records: int, limit: int) -> list[_Group]:

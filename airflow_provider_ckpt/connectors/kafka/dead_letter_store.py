@@ -33,7 +33,7 @@ from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
-from airflow_provider_ckpt.core.wave import BatchTask
+from airflow_provider_ckpt.core.wave_messages import BatchTask
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Producer
@@ -118,7 +118,7 @@ class KafkaDeadLetterStore:
             sender.send_one(dead_letter.value, watch, {"key": dead_letter.key, "headers": headers})
         left = producer.flush(self._seconds + 1)
         if failures or left:
-            raise self._failure(failures)
+            raise self._close_and_describe(failures)
 
     def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
         """Yield the dead letters of some attempts, reading the topic once; see :meth:`DeadLetterStore.dead_letters`."""
@@ -161,8 +161,11 @@ class KafkaDeadLetterStore:
             self._producer = create_client(Producer, config, self._connection)
         return self._producer
 
-    def _failure(self, failures: Sequence[KafkaError]) -> Exception:
-        """Close the producer, and return the exception for dead letters that were not acknowledged."""
+    def _close_and_describe(self, failures: Sequence[KafkaError]) -> Exception:
+        """Close the producer after a failed send, and return the exception to raise.
+
+        It is the first refusal, or the most specific error of the client if no answer arrived in time.
+        """
         from confluent_kafka import KafkaError
 
         self.close()

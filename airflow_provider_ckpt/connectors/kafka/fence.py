@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
-from airflow_provider_ckpt.connectors import fencing
+from airflow_provider_ckpt.connectors import refuse_fenced_run
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.kafka.producers import TransactionalProducer, write_records
 from airflow_provider_ckpt.connectors.kafka.receipts import (
@@ -36,7 +36,7 @@ def refuse_if_fenced(state: ReceiptsTopicState, epoch: int, pipeline: str) -> No
     :param pipeline: name of the pipeline
     :raises FencedError: naming both epochs
     """
-    fencing.refuse_if_fenced(state.newest_epoch, epoch, f"the topic {receipts_topic(pipeline)}", pipeline)
+    refuse_fenced_run.refuse_if_fenced(state.newest_epoch, epoch, f"the topic {receipts_topic(pipeline)}", pipeline)
 
 
 def refuse_unless_current(state: ReceiptsTopicState, epoch: int, pipeline: str) -> None:
@@ -48,7 +48,9 @@ def refuse_unless_current(state: ReceiptsTopicState, epoch: int, pipeline: str) 
     :raises FencedError: if there is a newer epoch
     :raises SinkError: if the topic does not contain the run's epoch
     """
-    fencing.refuse_unless_current(state.newest_epoch, epoch, f"the topic {receipts_topic(pipeline)}", pipeline)
+    refuse_fenced_run.refuse_unless_current(
+        state.newest_epoch, epoch, f"the topic {receipts_topic(pipeline)}", pipeline
+    )
 
 
 class KafkaFence:

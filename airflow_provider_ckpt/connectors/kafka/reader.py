@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message
 
     from airflow_provider_ckpt.config.pipeline import Pipeline
-    from airflow_provider_ckpt.core.wave import BatchTask
+    from airflow_provider_ckpt.core.wave_messages import BatchTask
 
 MAX_ROWS = 10_000
 """Maximum number of messages in one Arrow batch."""

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 from airflow_provider_ckpt.connectors.file_lists import FileList
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_replay import Replay
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.receipt import Receipt
+from airflow_provider_ckpt.core.replay_content import Replay
 
 TOPIC_PREFIX = "ckpt-receipts."
 """Prefix of the names of receipts topics, so that permissions can be granted by prefix."""

@@ -25,7 +25,7 @@ _CLOCKS_MS = 600_000
 
 
 @dataclass(frozen=True, slots=True)
-class LogHeld:
+class LogExtent:
     """First and last offset of the log of one partition of the target topic, at the time when a run recorded them.
 
     :param end: offset after the last record
@@ -49,7 +49,7 @@ class TargetLogEnds:
     """
 
     topic: str
-    held: Mapping[int, LogHeld]
+    held: Mapping[int, LogExtent]
 
     def to_json(self) -> dict[str, Any]:
         """Return this object as a JSON-ready dict; :meth:`from_json` is its inverse."""
@@ -58,7 +58,7 @@ class TargetLogEnds:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TargetLogEnds:
         """Restore the offsets from the output of :meth:`to_json`."""
-        return cls(data["topic"], {number: LogHeld(*at) for number, *at in data["held"]})
+        return cls(data["topic"], {number: LogExtent(*at) for number, *at in data["held"]})
 
 
 class TargetLogReader:
@@ -86,7 +86,7 @@ class TargetLogReader:
         return TargetLogEnds(
             target.id,
             {
-                number: LogHeld(at.log_end, at.leader_epoch, at.start, newest.get(number))
+                number: LogExtent(at.log_end, at.leader_epoch, at.start, newest.get(number))
                 for number, at in offsets.items()
             },
         )
@@ -143,7 +143,7 @@ class TargetLogReader:
             return topic_client.bounds(numbers)
 
 
-def _deleted(target: SinkTopic, before: LogHeld, now: LogOffsets) -> bool:
+def _deleted(target: SinkTopic, before: LogExtent, now: LogOffsets) -> bool:
     """Return whether records that the topic's retention cannot have removed are missing at the beginning of a log.
 
     :param target: the topic, with its retention settings

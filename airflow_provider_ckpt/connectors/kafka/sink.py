@@ -37,10 +37,10 @@ from airflow_provider_ckpt.connectors.kafka.sink_topics import SinkTopic, SinkTo
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
 from airflow_provider_ckpt.connectors.sink_protocol import Claims, SinkContext
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_replay import Replay
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
+from airflow_provider_ckpt.core.replay_content import Replay
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline

@@ -23,21 +23,21 @@ from airflow_provider_ckpt.connectors.kafka.record_probe import RecordProbe, Sta
 from airflow_provider_ckpt.connectors.kafka.source_topic import LogOffsets, Topic, TopicClient
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
 from airflow_provider_ckpt.connectors.record_positions import PositionDigest
-from airflow_provider_ckpt.connectors.source_protocol import (
+from airflow_provider_ckpt.connectors.source_plan import (
     SOURCE_END,
     Plan,
     PlannedBatch,
     PlanRequest,
     RangeToPlan,
-    RecordShape,
     SourceFile,
     SourcePartition,
     Start,
 )
+from airflow_provider_ckpt.connectors.source_protocol import RecordShape
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, SourceError
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.wave import BatchTask
+from airflow_provider_ckpt.core.wave_messages import BatchTask
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from airflow_provider_ckpt.connectors.batch_content import BatchContent, DeadLetter
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.dead_letter_retries import DeadLettersRefusedError, store_dead_letters
-from airflow_provider_ckpt.connectors.fencing import naming_batch
 from airflow_provider_ckpt.connectors.kafka.client import require_connection, to_error_info
 from airflow_provider_ckpt.connectors.kafka.connector import KafkaSinkSection
 from airflow_provider_ckpt.connectors.kafka.dead_letters import dead_letter_headers
@@ -29,6 +28,7 @@ from airflow_provider_ckpt.connectors.kafka.sender import Sender
 from airflow_provider_ckpt.connectors.kafka.serialize import Messages, to_messages
 from airflow_provider_ckpt.connectors.kafka.sink_topics import SinkTopic, SinkTopicsClient
 from airflow_provider_ckpt.connectors.kafka.size_limits import always_refused, possibly_refused
+from airflow_provider_ckpt.connectors.refuse_fenced_run import naming_batch
 from airflow_provider_ckpt.connectors.sink_protocol import Refused, SinkContext
 from airflow_provider_ckpt.connectors.sum_identity import checked_counts
 from airflow_provider_ckpt.core.batch import AttemptOutcome
@@ -40,7 +40,7 @@ from airflow_provider_ckpt.core.errors import (
     SinkError,
 )
 from airflow_provider_ckpt.core.receipt import Receipt
-from airflow_provider_ckpt.core.wave import BatchTask, Outcome
+from airflow_provider_ckpt.core.wave_messages import BatchTask, Outcome
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, KafkaException
@@ -162,7 +162,7 @@ class KafkaWriter:
         try:
             refused = self._send_rows(messages)
             if refused:
-                self._take_back(hold)
+                self._abort_and_release(hold)
                 return Refused(refused)
             self._send_dead_letters(task, dead_letters, secret)
             # Sent last: until the commit, readers of the receipts topic see no later receipts of other lanes.
@@ -170,7 +170,7 @@ class KafkaWriter:
             producer.produce(self._receipts, value, receipt_key(self._context.ledger, task.key), 0)
             transactions.commit()
         except DeadLettersRefusedError:
-            self._take_back(hold)
+            self._abort_and_release(hold)
             raise
         except BaseException:
             transactions.abort()
@@ -179,7 +179,7 @@ class KafkaWriter:
         types = Counter(dead_letter.error.type.value for dead_letter in dead_letters)
         return Outcome(task.key, task.attempt, AttemptOutcome(verdict.value), receipt=receipt, dead_letters=dict(types))
 
-    def _take_back(self, hold: PartitionClaim) -> None:
+    def _abort_and_release(self, hold: PartitionClaim) -> None:
         """Abort the transaction and release the claim, which closes the producer.
 
         The producer has assigned sequence numbers to messages that were never sent, so its next transaction would fail.

@@ -16,6 +16,8 @@ from airflow_provider_ckpt.connectors.postgres.receipts import (
 from airflow_provider_ckpt.connectors.postgres.table import Fetch
 from airflow_provider_ckpt.core.errors import ConfigError
 
+_TRIES = 5
+"""Number of times that the tables are created if other sessions end the attempt by a deadlock."""
 _ABSENT_TABLES = """
 SELECT name FROM unnest({1}::text[]) AS name
 WHERE NOT EXISTS (
@@ -51,7 +53,10 @@ def lacks_columns(fetch: Fetch, bookkeeping: BookkeepingTables) -> bool:
 def create_tables(fetch: Fetch, bookkeeping: BookkeepingTables, connection: str, pipeline: str) -> None:
     """Create the bookkeeping tables and columns that are absent.
 
-    :param fetch: runs a statement over a psycopg2 connection
+    A deadlock is tried again: the claims of a run that found the tables complete meet the statements of one that found
+    them absent, and the tables exist by then.
+
+    :param fetch: runs a statement over a psycopg2 connection, in autocommit mode
     :param bookkeeping: the bookkeeping tables
     :param connection: id of the Airflow connection, for the message
     :param pipeline: the pipeline's name, for the message
@@ -59,20 +64,20 @@ def create_tables(fetch: Fetch, bookkeeping: BookkeepingTables, connection: str,
     """
     import psycopg2
 
-    if not lacks_tables(fetch, bookkeeping, ALL_TABLES) and not lacks_columns(fetch, bookkeeping):
-        return
-    try:
-        fetch(
-            with_durable_commit(
-                f"SELECT pg_catalog.pg_advisory_xact_lock({CREATION_LOCK:d}); {bookkeeping.create.format()} SELECT 1"
-            ),
-            [],
-        )
-    except psycopg2.errors.InsufficientPrivilege as error:
-        raise ConfigError(
-            f"the user of connection {connection!r} may not create the sink's bookkeeping tables "
-            f"({', '.join(ALL_TABLES)}) in schema {bookkeeping.schema}, or add columns that this version needs.",
-            pipeline=pipeline,
-            hint=f"GRANT CREATE ON SCHEMA {quote(bookkeeping.schema)} to it, or let the schema's owner run the script "
-            "of `airflow ckpt db roles sink`.",
-        ) from error
+    statement = f"SELECT pg_catalog.pg_advisory_xact_lock({CREATION_LOCK:d}); {bookkeeping.create.format()} SELECT 1"
+    for tries_left in reversed(range(_TRIES)):
+        if not lacks_tables(fetch, bookkeeping, ALL_TABLES) and not lacks_columns(fetch, bookkeeping):
+            return
+        try:
+            fetch(with_durable_commit(statement), [])
+        except psycopg2.errors.DeadlockDetected:
+            if not tries_left:
+                raise
+        except psycopg2.errors.InsufficientPrivilege as error:
+            raise ConfigError(
+                f"the user of connection {connection!r} may not create the sink's bookkeeping tables "
+                f"({', '.join(ALL_TABLES)}) in schema {bookkeeping.schema}, or add columns that this version needs.",
+                pipeline=pipeline,
+                hint=f"GRANT CREATE ON SCHEMA {quote(bookkeeping.schema)} to it, or let the schema's owner run the "
+                "script of `airflow ckpt db roles sink`.",
+            ) from error

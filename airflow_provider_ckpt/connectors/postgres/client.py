@@ -9,7 +9,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.connection import Connection
-from airflow_provider_ckpt.connectors.sqlstates import is_server_failure, is_transient
+from airflow_provider_ckpt.connectors.transient_sqlstates import is_server_failure, is_transient
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, ErrorInfo, ErrorType, SinkError, SourceError
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ import time
 from collections.abc import Sequence
 
 from airflow_provider_ckpt.connectors.postgres.client import sqlstate_of
-from airflow_provider_ckpt.connectors.postgres.code_text import called_functions
 from airflow_provider_ckpt.connectors.postgres.column_types import (
     INTEGERS,
     MICROSECONDS_A_DAY,
@@ -20,6 +19,7 @@ from airflow_provider_ckpt.connectors.postgres.column_types import (
 )
 from airflow_provider_ckpt.connectors.postgres.constant_expressions import time_limited
 from airflow_provider_ckpt.connectors.postgres.cursor_code import CursorAssignment
+from airflow_provider_ckpt.connectors.postgres.sql_code import called_functions
 from airflow_provider_ckpt.connectors.postgres.table import Fetch
 
 _CLOCK = re.compile(r"\bnow\s*\(|_timestamp\b|\b(?:current|local)_?(?:date|time)|timeofday|'now'", re.IGNORECASE)

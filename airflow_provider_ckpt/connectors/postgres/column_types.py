@@ -5,7 +5,10 @@ Types without an entry are read as text, which is lossless: PostgreSQL can parse
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
+
+from airflow_provider_ckpt.connectors.postgres.table import Fetch
 
 SPARK_TYPES = {
     "bool": "boolean",
@@ -22,6 +25,52 @@ SPARK_TYPES = {
     "timestamptz": "timestamp",
 }
 """Spark types of the PostgreSQL types that are read in binary form, by name in pg_type; all others are ``string``."""
+
+_SQL_NAMES = {
+    "boolean": "bool",
+    "smallint": "int2",
+    "integer": "int4",
+    "bigint": "int8",
+    "real": "float4",
+    "double precision": "float8",
+    "text": "text",
+    "character varying": "varchar",
+    "bytea": "bytea",
+    "date": "date",
+    "timestamp without time zone": "timestamp",
+    "timestamp with time zone": "timestamptz",
+}
+_IS_BUILT_IN = """
+SELECT EXISTS (
+    SELECT FROM pg_catalog.pg_type
+    WHERE oid = pg_catalog.to_regtype({0}::text)::oid AND typnamespace = 'pg_catalog'::regnamespace
+)
+"""
+_LENGTH_OR_PRECISION = re.compile(r"\(\d+\)")
+
+
+def spark_type(type_sql: str) -> str:
+    """Return the Spark type of a PostgreSQL type as ``format_type`` writes it, with or without length.
+
+    It is :data:`SPARK_TYPES` of the type's name.
+    """
+    name = _SQL_NAMES.get(_LENGTH_OR_PRECISION.sub("", type_sql, count=1))
+    return "string" if name is None else SPARK_TYPES[name]
+
+
+def null_type(spark: str) -> str:
+    """Return the name of a PostgreSQL type whose values are read as a Spark type, for a null of it."""
+    return next(name for name, found in SPARK_TYPES.items() if found == spark)
+
+
+def stored_type(fetch: Fetch, type_sql: str) -> str:
+    """Return the type of a target's column for values of a source's type: the type itself if it is built in, else text.
+
+    :param fetch: runs a query on the target's database and returns its rows
+    :param type_sql: the source's type as ``format_type`` writes it
+    """
+    [(is_built_in,)] = fetch(_IS_BUILT_IN, [type_sql])
+    return type_sql if is_built_in else "text"
 
 
 class CursorKind(StrEnum):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self, cast
 
-from pydantic import model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from airflow_provider_ckpt.config.connector import (
     Connector,
@@ -16,9 +16,14 @@ from airflow_provider_ckpt.config.connector import (
 )
 from airflow_provider_ckpt.config.durations import Duration
 from airflow_provider_ckpt.config.fields import ColumnNames, RequiredText
-from airflow_provider_ckpt.config.sink import SinkSection
 from airflow_provider_ckpt.config.source import SourceSection
+from airflow_provider_ckpt.connectors.postgres.client import quote, split_table
 from airflow_provider_ckpt.connectors.postgres.column_types import FIRST_DAY
+from airflow_provider_ckpt.connectors.replacing_sink_section import ReplacingSinkSection
+from airflow_provider_ckpt.connectors.table_sink_section import TableSinkSection
+
+if TYPE_CHECKING:
+    from pydantic_core import InitErrorDetails
 
 _HERE = "airflow_provider_ckpt.connectors.postgres"
 
@@ -28,94 +33,130 @@ class PostgresSourceSection(SourceSection):
 
     :param connection: Airflow connection id of the database
     :param table: ``schema.table`` or ``table``
-    :param cursor: the column that orders rows and only grows: an integer, a timestamp or a date
+    :param mode: ``incremental`` reads in each run the rows beyond the newest ``cursor``; ``full`` reads all rows, for a
+        sink with ``mode: replace``
+    :param cursor: the column that orders rows and only grows: an integer, a timestamp or a date; has no effect with
+        ``mode: full``
     :param key: the columns that identify a record, if any; they distinguish rows with the same cursor
     :param columns: the columns to read; empty for all
     :param close_wait: how long planning waits for running transactions to end
     :param late_rows: reaction to rows that appear, or will appear, below the checkpoint: ``refuse`` fails the run;
         ``recover`` only warns, for users who run ``airflow ckpt recover``
+    :param row_security: reaction to row security policies that apply to the connection's user: ``refuse`` fails the
+        run; ``apply`` reads the rows that they show
     """
 
     place_key: ClassVar[str] = "table"
     ordered_by_cursor: ClassVar[bool] = True
+    reports_columns: ClassVar[bool] = True
 
     connection: RequiredText
     table: RequiredText
-    cursor: RequiredText
+    mode: Literal["incremental", "full"] = "incremental"
+    cursor: str = Field(default_factory=str)
     key: ColumnNames = ()
     columns: ColumnNames = ()
     close_wait: Duration = timedelta(seconds=30)
     late_rows: Literal["refuse", "recover"] = "refuse"
-
-
-class PostgresSinkSection(SinkSection):
-    """Table to write to.
-
-    :param connection: Airflow connection id of the database
-    :param table: ``schema.table`` or ``table``
-    :param mode: ``append``, or ``upsert`` by ``key``
-    :param key: the target's key columns, for ``upsert``
-    :param rows_may_differ: whether the target may take more or fewer rows than are sent, because a trigger, a rule or a
-        policy of the target adds or removes some
-    :param may_be_emptied: whether the target may be emptied on purpose, so that missing rows are no loss
-    """
-
-    place_key: ClassVar[str] = "table"
-
-    connection: RequiredText
-    table: RequiredText
-    mode: Literal["append", "upsert"] = "append"
-    key: ColumnNames = ()
-    rows_may_differ: bool = False
-    may_be_emptied: bool = False
+    row_security: Literal["refuse", "apply"] = "refuse"
 
     @model_validator(mode="after")
-    def _mode_and_key(self) -> Self:
-        if self.upserts and not self.key:
-            raise ValueError("mode: upsert needs key, the columns that identify a row")
-        if self.key and not self.upserts:
-            raise ValueError(
-                "key requires mode: upsert, since append never replaces rows; write that, or leave key out"
-            )
+    def _cursor_of_mode(self) -> Self:
+        if not self.is_full and not self.cursor.strip():
+            empty = {"type": "value_error", "ctx": {"error": ValueError("is empty; give it a value")}}
+            kind = empty if "cursor" in self.model_fields_set else {"type": "missing"}
+            detail = cast("InitErrorDetails", {**kind, "loc": ("cursor",), "input": self.cursor})
+            raise ValidationError.from_exception_data("source", [detail])
+        if self.is_full and self.start_from != "earliest":
+            raise ValueError("mode: full reads all rows; leave start_from out")
         return self
 
     @property
-    def upserts(self) -> bool:
-        """True with ``mode: upsert``; see :attr:`SinkSection.upserts`."""
-        return self.mode == "upsert"
+    def is_full(self) -> bool:
+        """True with ``mode: full``; see :attr:`SourceSection.is_full`."""
+        return self.mode == "full"
 
     @property
-    def may_store_other_rows(self) -> bool:
-        """True with ``rows_may_differ``; see :attr:`SinkSection.may_store_other_rows`."""
-        return self.rows_may_differ
+    def column_names(self) -> tuple[str, ...]:
+        """The value of ``columns``; see :attr:`SourceSection.column_names`."""
+        return self.columns
 
     @property
-    def may_lose_rows(self) -> bool:
-        """True with ``may_be_emptied``; see :attr:`SinkSection.may_lose_rows`."""
-        return self.may_be_emptied
+    def position_columns(self) -> tuple[str, ...]:
+        """Cursor and key; see :attr:`SourceSection.position_columns`."""
+        return (self.cursor, *self.key)
+
+
+class PostgresSinkSection(TableSinkSection, ReplacingSinkSection):
+    """Table to write to; its other keys are those of :class:`.TableSinkSection` and :class:`.ReplacingSinkSection`.
+
+    :param create: whether a run creates the target from the source's columns if it does not exist
+    """
+
+    can_replace: ClassVar[bool] = True
+
+    create: bool = False
+
+    @property
+    def creates_target(self) -> bool:
+        """The value of ``create``; see :attr:`SinkSection.creates_target`."""
+        return self.create
+
+    changes_columns: ClassVar[bool] = True
+
+    @classmethod
+    def name_in_place(cls, name: str) -> str:
+        """Return a name in double quotes where it needs them; see :meth:`SinkSection.name_in_place`."""
+        return quote(name) if set('."') & set(name) else name
+
+    @property
+    def place_parts(self) -> tuple[str, ...]:
+        """Schema, if given, and table; see :attr:`SinkSection.place_parts`."""
+        return tuple(filter(None, split_table(self.table)))
 
     @property
     def takes_raw_rows(self) -> bool:
-        """True if all rows are appended as they are sent; see :attr:`SinkSection.takes_raw_rows`."""
-        return not self.upserts and not self.rows_may_differ
+        """True if all rows are appended or staged as they are sent; see :attr:`SinkSection.takes_raw_rows`."""
+        return self.mode == "replace" or (not self.upserts and not self.rows_may_differ)
+
+
+def _source_path(section: PostgresSourceSection) -> str:
+    return f"{_HERE}.full_source:PostgresFullSource" if section.is_full else f"{_HERE}.source:PostgresSource"
+
+
+def _reader_path(section: PostgresSourceSection) -> str:
+    return f"{_HERE}.full_reader:PostgresFullReader" if section.is_full else f"{_HERE}.reader:PostgresReader"
+
+
+def _sink_path(section: PostgresSinkSection) -> str:
+    return f"{_HERE}.replacing_sink:PostgresReplacingSink" if section.replaces else f"{_HERE}.sink:PostgresSink"
+
+
+def _writer_path(section: PostgresSinkSection) -> str:
+    return f"{_HERE}.staging_writer:PostgresStagingWriter" if section.replaces else f"{_HERE}.writer:PostgresWriter"
+
+
+def _raw_copy_path(section: PostgresSinkSection) -> str:
+    return f"{_HERE}.page_copy:PostgresPageCopy" if section.replaces else f"{_HERE}.raw_copy:PostgresRawCopy"
 
 
 CONNECTOR = Connector(
     source=SourceType(
         section=PostgresSourceSection,
-        source=f"{_HERE}.source:PostgresSource",
-        reader=f"{_HERE}.reader:PostgresReader",
+        source=_source_path,
+        reader=_reader_path,
         out_of_range_times=OutOfRangeTimes(
             FIRST_DAY,
             "is infinity or after the year 294246, which can only be delivered to a postgres sink, and only from a "
             "column that no expression uses; cast it to text in a view",
             stored_by_own_sink=True,
         ),
+        database=f"{_HERE}.database:PostgresDatabase",
     ),
     sink=SinkType(
         section=PostgresSinkSection,
-        sink=f"{_HERE}.sink:PostgresSink",
-        writer=f"{_HERE}.writer:PostgresWriter",
+        sink=_sink_path,
+        writer=_writer_path,
         dead_letter_place=f"{_HERE}.names:dead_letter_place",
     ),
     dead_letter_store=DeadLetterStoreType(
@@ -124,7 +165,7 @@ CONNECTOR = Connector(
         keys=("connection", "table"),
         needs_connection=True,
     ),
-    raw_copy=f"{_HERE}.raw_copy:PostgresRawCopy",
+    raw_copy=_raw_copy_path,
     dataset=f"{_HERE}.names:dataset",
     preload=("adbc_driver_postgresql.dbapi", "psycopg2.extras"),
     preload_before_fork=(f"{_HERE}.sink", f"{_HERE}.source"),

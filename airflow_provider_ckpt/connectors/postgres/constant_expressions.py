@@ -48,9 +48,10 @@ _WIDTH = re.compile(r"%(?:[0-9]++\$)?-*+(?:\*|[0-9]{3})")
 
 
 def time_limited(query: str) -> str:
-    """Return a query that the server cancels after 5 s, unless the session has a time limit of its own.
+    """Return SQL that sets a time limit of 5 s, unless the session has its own, and then runs a query.
 
-    The two statements are sent at once and so form one transaction, in a psycopg2 connection in autocommit mode.
+    In a psycopg2 connection in autocommit mode, both statements are sent at once and form one transaction, so the limit
+    ends with the query.
     """
     return f"{_LIMIT_TIME}; {query}"
 

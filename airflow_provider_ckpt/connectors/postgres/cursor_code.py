@@ -12,16 +12,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from airflow_provider_ckpt.config.characters import for_message
-from airflow_provider_ckpt.connectors.postgres.code_text import (
+from airflow_provider_ckpt.connectors.postgres.constant_expressions import evaluate_constants
+from airflow_provider_ckpt.connectors.postgres.origin_tables import OriginColumn
+from airflow_provider_ckpt.connectors.postgres.sequence_catalog import array_text, find_sequences, sequences_of_tables
+from airflow_provider_ckpt.connectors.postgres.sql_code import (
     TriggerCode,
     call_arguments,
     called_functions,
     split_statements,
     string_literals,
 )
-from airflow_provider_ckpt.connectors.postgres.constant_expressions import evaluate_constants
-from airflow_provider_ckpt.connectors.postgres.origin_tables import OriginColumn
-from airflow_provider_ckpt.connectors.postgres.sequences import array_text, find_sequences, sequences_of_tables
 from airflow_provider_ckpt.connectors.postgres.table import Fetch
 
 _MAX_CODE = 256 * 1024
@@ -249,7 +249,7 @@ def _with_sequences(fetch: Fetch, assignment: CursorAssignment, passed: Sequence
             unknown.append(argument)
         else:
             given.add(name)
-    numbered = [name for text in texts for name in _numbered_by(text)]
+    numbered = [name for text in texts for name in _numbering_table(text)]
     sequences = find_sequences(fetch, _valid_names(given)) | sequences_of_tables(fetch, numbered)
     if not unknown:
         return replace(assignment, sequences=sequences)
@@ -310,7 +310,7 @@ def _quote(code: str) -> str:
     return for_message(" ".join(code.split()), _MAX_QUOTED)
 
 
-def _numbered_by(text: str) -> list[str]:
+def _numbering_table(text: str) -> list[str]:
     """Return the name of the table into which a statement inserts a row to use its number (INSERT … RETURNING).
 
     The number then comes from the sequences of that table. The name is returned as a list of one element, which is

@@ -25,7 +25,7 @@ from airflow_provider_ckpt.connectors.postgres.table import Fetch, describe_tabl
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
-from airflow_provider_ckpt.core.wave import BatchTask
+from airflow_provider_ckpt.core.wave_messages import BatchTask
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline

@@ -67,7 +67,7 @@ def exact_value_sql(column: Column, value: str, given: str) -> str:
     :param value: SQL expression of the value, of the column's type without a length
     :param given: SQL expression of the value before it was cast to that type
     """
-    lost = [*_cut(column, value), *_misread(column, value, given)]
+    lost = [*_rounding_conditions(column, value), *_partly_stored_conditions(column, value, given)]
     if not lost:
         return value
     message = literal(f'{MISFIT_PREFIX}column {column.name} cannot keep all of "')
@@ -78,7 +78,7 @@ def exact_value_sql(column: Column, value: str, given: str) -> str:
     )
 
 
-def _cut(column: Column, value: str) -> Iterator[str]:
+def _rounding_conditions(column: Column, value: str) -> Iterator[str]:
     """Yield SQL conditions that are true for a value that the column's length or scale would round or truncate.
 
     :param column: the target column
@@ -90,12 +90,12 @@ def _cut(column: Column, value: str) -> Iterator[str]:
         yield f"CAST({value} AS {column.exact_type_sql}) IS DISTINCT FROM {value}"
 
 
-def _misread(column: Column, value: str, given: str) -> Iterator[str]:
+def _partly_stored_conditions(column: Column, value: str, given: str) -> Iterator[str]:
     """Yield SQL conditions that are true for a text that the column's type would store only in part.
 
-    The column's length or scale does not matter here (see :func:`_cut`). For an array the type of its elements decides.
-    A type needs no condition if it refuses values that it cannot store exactly; types of extensions are assumed to do
-    so.
+    The column's length or scale does not matter here (see :func:`_rounding_conditions`). For an array the type of its
+    elements decides. A type needs no condition if it refuses values that it cannot store exactly; types of extensions
+    are assumed to do so.
 
     :param column: the target column
     :param value: SQL expression of the value, of the column's type without a length

@@ -10,10 +10,10 @@ from __future__ import annotations
 import hashlib
 import time
 
-from airflow_provider_ckpt.connectors.fencing import refuse_if_fenced
 from airflow_provider_ckpt.connectors.postgres.durability import with_durable_commit
 from airflow_provider_ckpt.connectors.postgres.receipts import BookkeepingTables
 from airflow_provider_ckpt.connectors.postgres.table import Fetch
+from airflow_provider_ckpt.connectors.refuse_fenced_run import refuse_if_fenced
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.errors import SinkError
 

@@ -16,7 +16,7 @@ WITH RECURSIVE tree(oid) AS (
 _PARTS = ("system identifier", "database oid", "table oid")
 _REASONS = {
     "system identifier": "pg_upgrade, or a dump or logical replication into a new server, gives it another",
-    "database oid": "a database that was created and filled anew has another",
+    "database oid": "a database that was created and filled again has another",
     "table oid": "a table that was dropped and created again has another",
 }
 

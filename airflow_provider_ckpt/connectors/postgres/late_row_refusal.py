@@ -13,20 +13,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.postgres.connector import PostgresSourceSection
-from airflow_provider_ckpt.connectors.postgres.cursor_values import CursorValues
-from airflow_provider_ckpt.connectors.postgres.lower_positions import Watch
+from airflow_provider_ckpt.connectors.postgres.late_row_causes import LateRowCauses
+from airflow_provider_ckpt.connectors.postgres.late_row_detection import LateRowSearch
 from airflow_provider_ckpt.connectors.postgres.origin_tables import WRITTEN_ELSEWHERE, origin_columns, origins
-from airflow_provider_ckpt.connectors.postgres.sequences import sequence_states
+from airflow_provider_ckpt.connectors.postgres.sequence_catalog import sequence_states
 from airflow_provider_ckpt.connectors.postgres.source_snapshot import LateRowSign, SourceSnapshot
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
-from airflow_provider_ckpt.connectors.source_protocol import (
-    SNAPSHOT,
-    FindUnreceipted,
-    Plan,
-    PlanningAlarm,
-    PlanRequest,
-    SourceEvidence,
-)
+from airflow_provider_ckpt.connectors.source_plan import SNAPSHOT, FindUnreceipted, Plan, PlanRequest
+from airflow_provider_ckpt.connectors.source_protocol import PlanningAlarm, SourceEvidence
 from airflow_provider_ckpt.core.errors import ConfigError, SourceError
 
 if TYPE_CHECKING:
@@ -51,6 +45,7 @@ class LateRows:
         self._pipeline = pipeline.name
         self._cursor = source.cursor
         self._known = source.late_rows == "recover"
+        self._follows_columns = pipeline.schema_ is not None
         self._sequences: dict[int, frozenset[int]] = {}
 
     def check(self, fetch: Fetch, table: Table) -> None:
@@ -70,14 +65,14 @@ class LateRows:
                     pipeline=self._pipeline,
                     hint="Exclude it from the view or the partitions, or read the table behind it in another pipeline.",
                 )
-        values = CursorValues(fetch, table, self._cursor)
-        self._sequences[table.oid] = values.sequence_oids
-        for problem in values.problems():
+        causes = LateRowCauses(fetch, table, self._cursor)
+        self._sequences[table.oid] = causes.sequence_oids
+        for cause in causes.find():
             if not self._known:
                 raise ConfigError(
-                    problem.description, pipeline=self._pipeline, hint=f"{problem.correction}; or {_ACCEPT_HINT}"
+                    cause.description, pipeline=self._pipeline, hint=f"{cause.correction}; or {_ACCEPT_HINT}"
                 )
-            self._warn(problem.description)
+            self._warn(cause.description)
 
     def check_plan(self, fetch: Fetch, table: Table, request: PlanRequest, plan: Plan, greatest: int | None) -> Plan:
         """Check for late rows, and add a snapshot of the source to the plan.
@@ -146,7 +141,7 @@ class LateRows:
         return PlanningAlarm(left, {SNAPSHOT: watch.take_snapshot(before, end, end).to_json()}) if left else None
 
     def _evidence(
-        self, sign: LateRowSign, table: Table, watch: Watch, unread: FindUnreceipted | None
+        self, sign: LateRowSign, table: Table, watch: LateRowSearch, unread: FindUnreceipted | None
     ) -> SourceEvidence:
         """Return a sign of late rows in the form for the user: a description and the ranges of the late rows.
 
@@ -176,11 +171,11 @@ class LateRows:
         )
         return SourceEvidence(description, left, sign.correction)
 
-    def _watch(self, fetch: Fetch, table: Table, greatest: int | None) -> Watch:
+    def _watch(self, fetch: Fetch, table: Table, greatest: int | None) -> LateRowSearch:
         if table.oid not in self._sequences:  # looked up once in a run
-            self._sequences[table.oid] = CursorValues(fetch, table, self._cursor).sequence_oids
+            self._sequences[table.oid] = LateRowCauses(fetch, table, self._cursor).sequence_oids
         sequences = sequence_states(fetch, self._sequences[table.oid])
-        return Watch(
+        return LateRowSearch(
             fetch,
             table,
             self._cursor,
@@ -190,6 +185,7 @@ class LateRows:
             columns={item.relation: item.name for item in origin_columns(fetch, table, self._cursor)}
             if table.kind == "v"
             else {},
+            follows_columns=self._follows_columns,
         )
 
     def _error(self, sign: LateRowSign, table: Table, tail: int) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.postgres.client import quote
-from airflow_provider_ckpt.connectors.postgres.column_types import CursorKind, value_sql
+from airflow_provider_ckpt.connectors.postgres.column_types import CursorKind, null_type, value_sql
 from airflow_provider_ckpt.connectors.postgres.connector import PostgresSourceSection
 from airflow_provider_ckpt.connectors.postgres.table import Table, describe_table
 
@@ -84,12 +84,16 @@ class RangeQuery:
 def column_expressions(shape: RecordShape, cursor: str) -> list[str]:
     """Return the SQL expressions of the columns that a reader selects: those of the shape, and the cursor.
 
-    Columns of types that are not read in binary form are cast to text.
+    Columns of types that are not read in binary form are cast to text. Columns that the table does not have any more
+    are null.
 
     :param shape: the columns that the source's records have
     :param cursor: name of the cursor column, which is added at the end if the shape does not contain it
     """
-    columns = [quote(name) + ("::text" if spark == "string" else "") for name, spark in shape.columns]
+    columns = [
+        f"NULL::{null_type(spark)}" if name in shape.absent else quote(name) + ("::text" if spark == "string" else "")
+        for name, spark in shape.columns
+    ]
     return columns if cursor in dict(shape.columns) else [*columns, quote(cursor)]
 
 

@@ -17,67 +17,69 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.postgres.client import (
     error_info,
-    literal,
     open_psycopg,
     quote,
     require_connection,
-    split_table,
 )
-from airflow_provider_ckpt.connectors.postgres.column_types import INTEGERS, MICROSECONDS_A_DAY, CursorKind
+from airflow_provider_ckpt.connectors.postgres.columns_version import (
+    columns_version,
+    columns_version_sql,
+    refuse_other_columns,
+    unaltered_check_sql,
+)
 from airflow_provider_ckpt.connectors.postgres.connector import PostgresSourceSection
+from airflow_provider_ckpt.connectors.postgres.copied_rows import CopyMessages, parse_rows
 from airflow_provider_ckpt.connectors.postgres.durability import SET_DURABLE_COMMIT
 from airflow_provider_ckpt.connectors.postgres.fence import session_prefix
 from airflow_provider_ckpt.connectors.postgres.range_query import SESSION_SETTINGS, RangeQuery
 from airflow_provider_ckpt.connectors.postgres.receipt_claim import claim_script
 from airflow_provider_ckpt.connectors.postgres.receipts import BookkeepingTables
-from airflow_provider_ckpt.connectors.postgres.roles import anonymous_block
 from airflow_provider_ckpt.connectors.postgres.row_errors import may_be_of_rows
+from airflow_provider_ckpt.connectors.postgres.row_security import row_security_setting
 from airflow_provider_ckpt.connectors.postgres.row_writer import CHECK_CONSTRAINTS
-from airflow_provider_ckpt.connectors.postgres.table import Column, Table, psycopg_fetch
+from airflow_provider_ckpt.connectors.postgres.same_binary_form import are_utf8, is_same_type
+from airflow_provider_ckpt.connectors.postgres.table import Table, psycopg_fetch
 from airflow_provider_ckpt.connectors.postgres.target_rules import TargetDescription, describe_target
 from airflow_provider_ckpt.connectors.raw_copy_protocol import RawRows
 from airflow_provider_ckpt.connectors.record_positions import RecordPositions
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
 from airflow_provider_ckpt.core.errors import CkptError, ErrorType
 from airflow_provider_ckpt.core.receipt import Counts, Receipt
-from airflow_provider_ckpt.core.wave import BatchTask, Outcome
+from airflow_provider_ckpt.core.wave_messages import BatchTask, Outcome
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from airflow_provider_ckpt.config.pipeline import Pipeline
     from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
     from airflow_provider_ckpt.connectors.source_protocol import RecordShape
+    from airflow_provider_ckpt.core.ranges import Range
 
 log = logging.getLogger(__name__)
 
-_TYPES = frozenset(
-    {
-        "bool", "bpchar", "bytea", "cidr", "date", "float4", "float8", "inet", "int2", "int4", "int8", "interval",
-        "json", "jsonb", "macaddr", "numeric", "text", "time", "timestamp", "timestamptz", "timetz", "uuid", "varchar",
-    }
-)  # fmt: skip
-"""Types, by their name in pg_type, whose binary form depends neither on the database nor on the server's version."""
-
-_HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
-"""Start of binary COPY data without flags: the server sends it in one message with the first row."""
-_TRAILER = b"\xff\xff"
-_CURSOR_BYTES = {CursorKind.INT2: 2, CursorKind.INT4: 4, CursorKind.DATE: 4}
-_MICROSECONDS_TO_2000 = 946_684_800_000_000
-_DAYS_TO_2000 = 10_957
 _CHUNK_BYTES = 1 << 20
 
-_COLUMNS_VERSION = """
-(SELECT pg_catalog.string_agg(pg_catalog.format('%s/%s/%s', a.attrelid, a.attnum, a.xmin), ' ' ORDER BY a.attnum)
-FROM pg_catalog.pg_attribute a WHERE a.attrelid = pg_catalog.to_regclass({0}) AND a.attnum > 0)
-"""
-"""SQL expression of a text that changes whenever a column of a table is altered, or the table is recreated."""
+
+Session = Any
+"""A psycopg2 connection in autocommit mode."""
+
+
+class BatchQuery(Protocol):
+    """Query for the rows of a batch of one table."""
+
+    @property
+    def table(self) -> Table:
+        """The source table."""
+
+    def select(self, columns: Sequence[str], span: Range) -> str:
+        """Return the SELECT statement that returns the rows of a range.
+
+        :param columns: SQL expressions of the columns to return
+        :param span: the range of positions
+        """
 
 
 class PostgresRawCopy:
@@ -105,12 +107,11 @@ class PostgresRawCopy:
         self._sink = require_connection(sink, "sink")
         self._context = context
         self._shape = shape
-        cursor = PostgresSourceSection.of(pipeline).cursor
-        others = [name for name, _ in shape.columns if name != cursor]
-        self._columns = [cursor, *others]
+        self._columns = self._columns_to_copy()
         self._reading: _Reading | None = None
         self._writing: _Writing | None = None
-        self._ended = len(others) == len(shape.columns)  # the cursor is not among the columns to copy
+        # The cursor or a column cannot be copied.
+        self._ended = len(self._columns) != len(shape.columns) or bool(shape.absent)
 
     def read(self, task: BatchTask) -> RawRows | None:
         """Read a batch; see :meth:`RawCopy.read`. The first call opens both connections.
@@ -172,40 +173,72 @@ class PostgresRawCopy:
             self._reading.session.close()
             self._reading = None
 
+    def _columns_to_copy(self) -> list[str]:
+        """Return the names of the columns to copy, the cursor first, whose values are the positions."""
+        cursor = PostgresSourceSection.of(self._pipeline).cursor
+        return [cursor, *(name for name, _ in self._shape.columns if name != cursor)]
+
+    def _target_name(self, task: BatchTask) -> str:  # noqa: ARG002 - all batches go to one table
+        """Return the name of the table to which a batch is copied, as a pipeline would name it."""
+        return self._pipeline.sink.place
+
+    def _describe(self, session: Session, task: BatchTask) -> BatchQuery | None:  # noqa: ARG002 - the same for all
+        """Return the query of batches of the source's table; None if there is no such table.
+
+        :param session: psycopg2 connection to the source
+        :param task: the first batch
+        """
+        return RangeQuery.describe(psycopg_fetch(session), self._pipeline, self._shape)
+
+    def _to_rows(self, messages: Sequence[bytes], query: BatchQuery, task: BatchTask) -> RawRows | None:  # noqa: ARG002
+        """Return the rows of a COPY with their positions; None if the messages are not one for each row."""
+        assert isinstance(query, RangeQuery)
+        return parse_rows(messages, len(self._columns), query.cursor_kind)
+
+    def _positions(self, rows: RawRows) -> str | None:
+        """Return the positions of rows as the text that the receipt stores."""
+        return RecordPositions.of(rows.positions).text()
+
     def _read(self, task: BatchTask) -> RawRows | None:
         """Read a batch; return None if its rows cannot be copied raw.
 
         The first call opens both connections and compares the tables.
         """
         if self._reading is None:
-            self._open()
+            self._open(task)
         reading, writing = self._reading, self._writing
         if reading is None or writing is None or task.detail.get("oid") not in (None, reading.query.table.oid):
             return None
-        messages = _Messages()
+        messages = CopyMessages()
         select = reading.query.select([quote(name) for name in self._columns], task.range)
         with reading.session.cursor() as cursor:
             cursor.copy_expert(f"COPY ({select}) TO STDOUT (FORMAT binary)", messages)
-        if _columns_version(reading.session, reading.version_sql) != reading.version:
+        if columns_version(reading.session, reading.version_sql) != reading.version:
             return None  # types of equal size may have been exchanged
-        return _parse(messages.received, len(self._columns), reading.query.cursor_kind)
+        return self._to_rows(messages.received, reading.query, task)
 
-    def _open(self) -> None:
-        """Connect to source and sink, and keep both connections if the columns of both tables are the same."""
+    def _open(self, task: BatchTask) -> None:
+        """Connect to source and sink, and keep both connections if the columns of both tables are the same.
+
+        :param task: the first batch
+        """
         application = f"ckpt-read:{self._pipeline.name}"
-        session = open_psycopg(self._source, application, ErrorType.SOURCE, SESSION_SETTINGS)
-        version_sql = _columns_version_sql(self._pipeline.source.place)
-        version = _columns_version(session, version_sql)  # before the description, so that it is not newer
-        query = RangeQuery.describe(psycopg_fetch(session), self._pipeline, self._shape)
+        settings = SESSION_SETTINGS | row_security_setting(PostgresSourceSection.of(self._pipeline))
+        session = open_psycopg(self._source, application, ErrorType.SOURCE, settings)
+        version_sql = columns_version_sql(self._pipeline.source.place)
+        version = columns_version(session, version_sql)  # before the description, so that it is not newer
+        query = self._describe(session, task)
         if query is None:
             session.close()
             return
+        if self._shape.version is not None:
+            refuse_other_columns(query.table, self._shape, str(task.key))
         self._reading = _Reading(session, query, version_sql, version)
         session = open_psycopg(self._sink, f"{session_prefix(self._context)}{self._context.epoch}", ErrorType.SINK)
         fetch = psycopg_fetch(session)
-        check = _unaltered_check(session, self._pipeline.sink.place)
-        target = describe_target(fetch, self._pipeline.sink.place, ())
-        if target is None or not self._is_same(query.table, target) or not _are_utf8(self._reading.session, session):
+        check = unaltered_check_sql(session, self._target_name(task))
+        target = describe_target(fetch, self._target_name(task), ())
+        if target is None or not self._is_same(query.table, target) or not are_utf8(self._reading.session, session):
             session.close()
             return
         ((now,),) = fetch("SELECT clock_timestamp()", [])
@@ -216,7 +249,7 @@ class PostgresRawCopy:
         if target.behaviour.inserts_only:
             return False
         pairs = [(source.by_name[name], target.table.by_name.get(name)) for name in self._columns]
-        return all(theirs is not None and _is_same_type(ours, theirs) for ours, theirs in pairs)
+        return all(theirs is not None and is_same_type(ours, theirs) for ours, theirs in pairs)
 
     def _deliver(self, task: BatchTask, rows: RawRows) -> Outcome:
         writing = self._writing
@@ -225,7 +258,7 @@ class PostgresRawCopy:
         at = writing.started_at + timedelta(seconds=time.monotonic())
         receipt = Receipt(
             task.key, task.range, task.instruction.verdict, self._context.epoch, task.attempt,
-            Counts(read=number, delivered=number), at, task.bound, RecordPositions.of(rows.positions).text(),
+            Counts(read=number, delivered=number), at, task.bound, self._positions(rows),
         )  # fmt: skip
         table, count = writing.target.table, writing.target.row_count(upsert=False)
         settings = f"{SET_DURABLE_COMMIT}, {count.start(number)}"
@@ -259,8 +292,8 @@ class _Reading:
     :param version: that version when the query was made
     """
 
-    session: Any
-    query: RangeQuery
+    session: Session
+    query: BatchQuery
     version_sql: str
     version: str | None
 
@@ -280,96 +313,3 @@ class _Writing:
     target: TargetDescription
     unaltered_check: str
     started_at: datetime
-
-
-class _Messages:
-    """File-like object to which psycopg2 writes each message of a COPY.
-
-    :ivar received: all messages, in order
-    """
-
-    def __init__(self) -> None:
-        self.received: list[bytes] = []
-        self.write = self.received.append  # a bound method of the list: it is called for each row
-
-
-def _columns_version_sql(name: str) -> str:
-    """Return the SQL expression of the version of a table's columns: a text that changes when one is altered.
-
-    :param name: name of the table, as ``source.table`` or ``sink.table`` of the pipeline gives it
-    """
-    schema, table = split_table(name)
-    return _COLUMNS_VERSION.format(literal(f"{quote(schema)}.{quote(table)}" if schema else quote(table)))
-
-
-def _columns_version(session: Any, version_sql: str) -> str | None:
-    ((version,),) = psycopg_fetch(session)(f"SELECT {version_sql}", [])
-    return None if version is None else str(version)
-
-
-def _unaltered_check(session: Any, name: str) -> str:
-    """Return a statement that fails if a column of a table is altered after this call.
-
-    :param session: psycopg2 connection in autocommit mode
-    :param name: name of the table, as ``sink.table`` of the pipeline gives it
-    """
-    version_sql = _columns_version_sql(name)
-    version = literal(_columns_version(session, version_sql))
-    return anonymous_block(
-        f"IF {version_sql} IS DISTINCT FROM {version} THEN RAISE EXCEPTION USING ERRCODE = '55000',"
-        " MESSAGE = 'a column of the target was altered'; END IF;"
-    )
-
-
-def _is_same_type(ours: Column, theirs: Column) -> bool:
-    """Return whether a source column's values have the same binary form in a target column, without any rounding."""
-    is_base_type = ours.type_name == ours.base_type and theirs.type_name == theirs.base_type  # else a domain
-    return (
-        is_base_type
-        and ours.base_type == theirs.base_type in _TYPES
-        and ours.receive == theirs.receive  # else one is a user's type of the same name
-        and theirs.modifier in (-1, ours.modifier)
-        and not theirs.generated
-    )
-
-
-def _are_utf8(*sessions: Any) -> bool:
-    """Return whether the databases of all given sessions are encoded as UTF-8, so that texts can be copied as bytes."""
-    return all(session.get_parameter_status("server_encoding") == "UTF8" for session in sessions)
-
-
-def _parse(messages: Sequence[bytes], columns: int, kind: CursorKind) -> RawRows | None:
-    """Return the rows of a COPY, with the positions from their first column, the cursor.
-
-    :param messages: all messages of the COPY, which must be one for each row and one for the end
-    :param columns: number of columns
-    :param kind: type of the cursor
-    :return: None if the messages are not one for each row, as behind a proxy that joins messages
-    """
-    import numpy as np
-
-    if not messages[0].startswith(_HEADER) or not messages[-1].endswith(_TRAILER):
-        return None
-    data = b"".join(messages)
-    if data == _HEADER + _TRAILER:
-        return RawRows(data, np.array([], np.int64))
-    width = _CURSOR_BYTES.get(kind, 8)
-    start = np.dtype([("columns", ">i2"), ("bytes", ">i4"), ("value", f">i{width}")])
-    ends = np.cumsum(np.fromiter(map(len, messages), np.int64, len(messages)))
-    starts = np.concatenate(([len(_HEADER)], ends[:-2]))
-    if messages[-1] != _TRAILER or starts[-1] + start.itemsize > len(data):
-        return None
-    at = starts[:, np.newaxis] + np.arange(start.itemsize)
-    rows = np.frombuffer(data, np.uint8)[at].view(start)[:, 0]
-    if (rows["columns"] != columns).any() or (rows["bytes"] != width).any():
-        return None
-    return RawRows(data, _to_positions(kind, rows["value"].astype(np.int64)))
-
-
-def _to_positions(kind: CursorKind, values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the positions of cursor values in PostgreSQL's binary form, which counts dates and times from 2000."""
-    if kind in INTEGERS:
-        return values
-    if kind is CursorKind.DATE:
-        return (values + _DAYS_TO_2000) * MICROSECONDS_A_DAY
-    return values + _MICROSECONDS_TO_2000

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.connection import Connection
-from airflow_provider_ckpt.connectors.postgres.client import (
-    error_info,
-    open_adbc,
-    require_connection,
-    to_exception,
-)
 from airflow_provider_ckpt.connectors.postgres.column_types import INTEGERS, MICROSECONDS_A_DAY, CursorKind
+from airflow_provider_ckpt.connectors.postgres.columns_version import (
+    altered_error,
+    columns_version_sql,
+    refuse_other_columns,
+)
 from airflow_provider_ckpt.connectors.postgres.connector import PostgresSourceSection
-from airflow_provider_ckpt.connectors.postgres.range_query import SESSION_SETTINGS, RangeQuery, column_expressions
+from airflow_provider_ckpt.connectors.postgres.range_query import RangeQuery, column_expressions
+from airflow_provider_ckpt.connectors.postgres.reader_session import ReaderSession
 from airflow_provider_ckpt.connectors.postgres.table import adbc_fetch
 from airflow_provider_ckpt.connectors.source_protocol import POSITION, RecordShape
-from airflow_provider_ckpt.core.errors import ErrorType, SourceError
+from airflow_provider_ckpt.core.errors import SourceError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_ckpt.config.pipeline import Pipeline
-    from airflow_provider_ckpt.core.wave import BatchTask
+    from airflow_provider_ckpt.core.wave_messages import BatchTask
 
 
-class PostgresReader:
+class PostgresReader(ReaderSession):
     """Reader of one lane; see :class:`~airflow_provider_ckpt.connectors.source_protocol.Reader`.
 
     :param pipeline: ``source.table`` and ``source.cursor`` name the table and its cursor column
@@ -35,16 +35,11 @@ class PostgresReader:
     """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, shape: RecordShape) -> None:
-        source = PostgresSourceSection.of(pipeline)
-        self._connection = require_connection(connection, "source")
+        super().__init__(pipeline, connection, shape)
         self._pipeline = pipeline
-        self._table_name = source.table
-        self._cursor_column = source.cursor
-        self._application = f"ckpt-read:{pipeline.name}"
-        self._shape = shape
-        self._client: Any = None
-        self._cursor: Any = None
+        self._cursor_column = PostgresSourceSection.of(pipeline).cursor
         self._query: RangeQuery | None = None
+        self._columns_version: str | None = None
 
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
         """Yield the records of a batch in position order; see :meth:`Reader.read`.
@@ -62,59 +57,43 @@ class PostgresReader:
             for batch in self._cursor.fetch_record_batch():
                 if batch.num_rows:
                     yield self._to_records(query.cursor_kind, batch)
+            self._refuse_altered_columns(task)
         except Error as error:
-            info = error_info(
-                error, ErrorType.SOURCE, f"reading {self._table_name} {task.range}", lost=self._lost_error()
-            )
-            self.close()
-            raise to_exception(info) from error
-
-    def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
-        """Return the headers of a dead letter that locate its record: source table, partition and position.
-
-        :param task: the record's batch
-        :param position: the record's position
-        """
-        return {
-            "source-table": task.key.source,
-            "source-partition": task.key.source,
-            "source-position": str(position),
-        }
+            raise self._failed(task, error) from error
 
     def close(self) -> None:
         """Close the connection, whether it is alive or lost."""
-        if self._client is None:
-            return
-        self._cursor.close()
-        self._client.close()
-        self._client = self._cursor = self._query = None
-
-    def _lost_error(self) -> bool:
-        from adbc_driver_manager import Error
-
-        if self._cursor is None:
-            return False
-        try:
-            self._cursor.execute("SELECT 1")
-            self._cursor.fetchall()
-        except Error:
-            return True
-        return False
+        super().close()
+        self._query = None
 
     def _connect(self, task: BatchTask) -> RangeQuery:
-        if self._client is None:
-            self._client = open_adbc(self._connection, self._application, ErrorType.SOURCE, SESSION_SETTINGS)
-            self._cursor = self._client.cursor()
+        self._open()
         if self._query is None:
+            if self._shape.version is not None:  # before the description, so that it is not newer
+                self._columns_version = self._read_columns_version()
             self._query = RangeQuery.describe(adbc_fetch(self._cursor), self._pipeline, self._shape)
         planned = task.detail.get("oid")
         if self._query is None or planned not in (None, self._query.table.oid):
+            raise self._recreated_error(task, "Declare a pipeline of a new name for the new table, or rewind this one.")
+        if task.schema != self._shape.version:
             raise SourceError(
-                f"table {self._table_name} is not the one that the batch was planned for: it was dropped or recreated.",
+                f"the batch is of schema version {task.schema}, and the wave of version {self._shape.version}.",
                 batch=str(task.key),
-                hint="Declare a pipeline of a new name for the new table, or rewind this one.",
+                hint="This is a defect of the run; nothing of the batch was sent.",
             )
+        if self._shape.version is not None:
+            refuse_other_columns(self._query.table, self._shape, str(task.key))
         return self._query
+
+    def _read_columns_version(self) -> str | None:
+        [(version,)] = adbc_fetch(self._cursor)(f"SELECT {columns_version_sql(self._table_name)}", [])
+        return None if version is None else str(version)
+
+    def _refuse_altered_columns(self, task: BatchTask) -> None:
+        """Raise an error if a column was altered since the query was made: its values may be of another column."""
+        if self._shape.version is not None and self._read_columns_version() != self._columns_version:
+            self._query = None
+            raise altered_error(self._table_name, "a column", str(task.key))
 
     def _to_records(self, kind: CursorKind, batch: pa.RecordBatch) -> pa.RecordBatch:
         import pyarrow as pa

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_provider_ckpt.connectors.fencing import wrong_epoch_error
 from airflow_provider_ckpt.connectors.postgres.client import literal, sqlstate_of
 from airflow_provider_ckpt.connectors.postgres.fence import fenced_epoch
 from airflow_provider_ckpt.connectors.postgres.receipts import BookkeepingTables
 from airflow_provider_ckpt.connectors.postgres.table import adbc_fetch
+from airflow_provider_ckpt.connectors.refuse_fenced_run import wrong_epoch_error
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.receipt import Receipt
 

@@ -7,13 +7,8 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any
 
 from airflow_provider_ckpt.connectors.postgres.client import quote
-from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
 
 FENCE = "ckpt_sink_fence"
 RECEIPT = "ckpt_sink_receipt"
@@ -179,6 +174,14 @@ class BookkeepingTables:
               AND (generation, range_end) > ({{3}}::int, ({{4}})::bigint)"""
 
     @property
+    def receipts_of_generation(self) -> str:
+        """Query of all receipts of a partition's generation. Values: ledger, pipeline, generation, partition."""
+        return f"""
+            SELECT {_RECEIPT_COLUMNS} FROM {self.table(RECEIPT)}
+            WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND generation = {{2}}::int
+              AND partition = {{3}}::text"""
+
+    @property
     def batches_without_receipt(self) -> str:
         """Query that returns, of the given batches, those that have no receipt.
 
@@ -210,7 +213,7 @@ class BookkeepingTables:
         """Statement that stores a replay: the dead letters that a side partition sends again.
 
         It replaces a replay that is stored for the same partition. The sink has one only if the ledger was restored to
-        a time before it, and nothing of it was sent: its receipts would have told the ledger of the side partition.
+        a time before it, and nothing of it was sent: otherwise the ledger would know the side partition from receipts.
         Values: ledger, pipeline, partition, replay as JSON text.
         """
         return f"""
@@ -239,9 +242,34 @@ class BookkeepingTables:
                        ELSE false END"""
 
     @property
+    def claim_schema_version(self) -> str:
+        """Statement that claims the receipt of a schema version, and locks the fence row until the transaction ends.
+
+        It returns no row if the fence has another epoch, or the version has a receipt. Values: ledger, pipeline, epoch,
+        name of the receipt, version as JSON text.
+        """
+        return f"""
+            INSERT INTO {self.table(REPLAY)} (ledger, pipeline, partition, replay)
+            SELECT ledger, pipeline, {{3}}::text, {{4}}::jsonb FROM {self.table(FENCE)}
+            WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND epoch = {{2}}::bigint FOR SHARE
+            ON CONFLICT (ledger, pipeline, partition) DO NOTHING RETURNING 1"""
+
+    @property
+    def schema_versions(self) -> str:
+        """Query of the schema versions that have a receipt, in the table of replays. Values: ledger, pipeline."""
+        return f"""
+            SELECT replay FROM {self.table(REPLAY)}
+            WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND left(partition, 7) = 'schema:'"""
+
+    @property
     def fence_epoch(self) -> str:
         """Query of the epoch of a pipeline's fence; no row if it was never raised. Values: ledger, pipeline."""
         return f"SELECT epoch FROM {self.table(FENCE)} WHERE ledger = {{0}}::text AND pipeline = {{1}}::text"
+
+    @property
+    def lock_fence(self) -> str:
+        """Query like :attr:`fence_epoch` that locks the fence until the transaction ends. Values: ledger, pipeline."""
+        return f"{self.fence_epoch} FOR SHARE"
 
     @property
     def raise_fence(self) -> str:
@@ -283,20 +311,3 @@ class BookkeepingTables:
     def fences(self) -> str:
         """Query of all ledgers that have a fence for a pipeline, with the fences' epochs. Values: pipeline."""
         return f"SELECT ledger, epoch FROM {self.table(FENCE)} WHERE pipeline = {{0}}::text"
-
-
-def to_receipt(row: tuple[Any, ...]) -> Receipt:
-    """Return the receipt in a row that :attr:`BookkeepingTables.receipt` or ``receipts`` has selected."""
-    generation, partition, seq, start, end, verdict, epoch, attempt, *counts, at, bound, positions = row
-    assert isinstance(at, datetime)
-    return Receipt(
-        BatchKey(generation, partition, seq),
-        Range(start, end),
-        Verdict(verdict),
-        epoch,
-        attempt,
-        Counts(*counts),
-        at.astimezone(UTC),
-        bound,
-        positions,
-    )

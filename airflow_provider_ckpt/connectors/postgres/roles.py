@@ -1,6 +1,7 @@
 """Generate the SQL script that a database's owner runs to grant pipelines the rights that they need, and no more.
 
-The script creates the sink's bookkeeping tables, so the writing role needs no right to create tables.
+The script creates the sink's bookkeeping tables, so the writing role needs no right to create tables, except for
+targets that runs create and for the staging tables of a full refresh.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ DECLARE granted record;
 BEGIN
     FOR granted IN
         SELECT pg_catalog.format('%I.%I', n.nspname, c.relname) AS name,
-               bool_or(a.privilege_type = 'UPDATE') AS replaced
+               bool_or(a.privilege_type IN ('UPDATE', 'DELETE')) AS replaced
         FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace,
              pg_catalog.aclexplode(c.relacl) AS a JOIN pg_catalog.pg_roles r ON r.oid = a.grantee
         WHERE n.nspname = {schema} AND r.rolname = {writer} AND c.relkind IN ('r', 'p')
-          AND NOT c.relname = ANY ({own})
+          AND NOT c.relname = ANY ({own}) AND NOT (c.relowner = r.oid AND {creates})
         GROUP BY n.nspname, c.relname HAVING bool_or(a.privilege_type = 'INSERT')
     LOOP
-        EXECUTE pg_catalog.format('REVOKE INSERT, UPDATE ON %s FROM %I', granted.name, {writer});
+        EXECUTE pg_catalog.format('REVOKE INSERT, UPDATE, DELETE ON %s FROM %I', granted.name, {writer});
         IF granted.replaced THEN
             EXECUTE pg_catalog.format('REVOKE SELECT ON %s FROM %I', granted.name, {writer});
         END IF;
@@ -41,7 +42,8 @@ BEGIN
 END"""
 """PL/pgSQL that revokes the writer's rights to write to tables of the schema.
 
-Where the writer could replace rows, the right to read is revoked as well.
+Where the writer could replace rows, the right to read is revoked as well. A writer that may create tables keeps its
+rights to those that it owns: targets and staging tables that runs created, which no option names.
 """
 
 _CHANGE_OWNER = """
@@ -79,8 +81,11 @@ class SinkRoles:
     :param reader: name of a role that may read receipts and dead letters, for dashboards and users
     :param tables: names of the targets in the schema
     :param upsert: whether pipelines replace rows in the targets
-    :param pipelines: names of the pipelines that run as the writer
-    :raises ConfigError: if tables are given, but no pipelines
+    :param replace: whether pipelines replace all rows of the targets, by way of staging tables that they create
+    :param create: whether pipelines create missing targets
+    :param pipelines: names of the pipelines that run as the writer; ``shop.*`` stands for all whose names begin with
+        ``shop.``, those of tables that do not exist yet included
+    :raises ConfigError: if tables are given, but no pipelines, or a name has a ``*`` that is not its end
     """
 
     schema: str
@@ -89,6 +94,8 @@ class SinkRoles:
     tables: Sequence[str] = ()
     upsert: bool = False
     pipelines: Sequence[str] = ()
+    replace: bool = False
+    create: bool = False
 
     def __post_init__(self) -> None:
         if self.tables and not self.pipelines:
@@ -96,6 +103,12 @@ class SinkRoles:
                 f"no pipeline is named that runs as {self.writer}, so it could claim no receipt.",
                 hint="Give --pipeline NAME for each.",
             )
+        for name in self.pipelines:
+            if "*" in name[:-1]:
+                raise ConfigError(
+                    f"{name!r} is not the name of a pipeline, nor the beginning of names.",
+                    hint="Write * at the end only, as in --pipeline 'shop.*'.",
+                )
 
     @property
     def sql(self) -> str:
@@ -104,7 +117,12 @@ class SinkRoles:
         schema, writer, reader = quote(self.schema), quote(self.writer), quote(self.reader)
         changed = ", ".join(f"{schema}.{quote(name)}" for name in (FENCE, RECEIPT, REPLAY))
         dead_letters = f"{schema}.{quote(DEAD_LETTER)}"
-        wanted = "SELECT, INSERT, UPDATE" if self.upsert else "INSERT"
+        wanted = ", ".join(
+            ["INSERT"]
+            + ["SELECT"] * (self.upsert or self.replace)
+            + ["UPDATE"] * self.upsert
+            + ["DELETE"] * self.replace
+        )
         lines = [
             "BEGIN;",
             *create_roles((self.writer, self.reader)),
@@ -117,6 +135,9 @@ class SinkRoles:
             f"REVOKE ALL ON {changed}, {dead_letters} FROM {writer}, {reader};",
             *(line for name in ALL_TABLES for line in self._policies(f"{schema}.{quote(name)}")),
             f"GRANT USAGE ON SCHEMA {schema} TO {writer}, {reader};",
+            f"GRANT CREATE ON SCHEMA {schema} TO {writer};"
+            if self._creates
+            else f"REVOKE CREATE ON SCHEMA {schema} FROM {writer};",
             f"GRANT SELECT ON {changed}, {dead_letters} TO {reader};",
         ]
         if self.pipelines:
@@ -127,10 +148,15 @@ class SinkRoles:
             ]
         return "\n".join([*lines, "COMMIT;"]) + "\n"
 
+    @property
+    def _creates(self) -> bool:
+        """True if the writer may create tables."""
+        return (self.create or self.replace) and bool(self.pipelines)
+
     def _policies(self, table: str) -> list[str]:
         """Return the statements that admit the writer to its pipelines' rows in a table, and the reader to all rows."""
         writing, reading = (quote(f"ckpt_{_digest(role)}") for role in (self.writer, self.reader))
-        own = f"pipeline = ANY ({array_sql(self.pipelines)})"
+        own = self._own_rows()
         lines = [
             f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY;",
             f"DROP POLICY IF EXISTS {writing} ON {table};",
@@ -143,8 +169,22 @@ class SinkRoles:
             )
         return lines
 
+    def _own_rows(self) -> str:
+        """Return the SQL condition that admits the writer to the rows of its pipelines."""
+        names = [name for name in self.pipelines if not name.endswith("*")]
+        beginnings = [name.removesuffix("*") for name in self.pipelines if name.endswith("*")]
+        return " OR ".join(
+            [f"pipeline = ANY ({array_sql(names)})"]
+            + [f"pg_catalog.starts_with(pipeline, {literal(beginning)})" for beginning in beginnings]
+        )
+
     def _block(self, body: str) -> str:
-        names = {"schema": literal(self.schema), "writer": literal(self.writer), "own": array_sql(ALL_TABLES)}
+        names = {
+            "schema": literal(self.schema),
+            "writer": literal(self.writer),
+            "own": array_sql(ALL_TABLES),
+            "creates": "true" if self._creates else "false",
+        }
         return f"DO {literal(body.format(**names))};"
 
 

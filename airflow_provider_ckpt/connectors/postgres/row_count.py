@@ -2,6 +2,8 @@
 
 A trigger, a rule or a policy can drop or add rows, and the row counts of COPY and INSERT do not include what a trigger
 adds. PostgreSQL's statistics of the running transaction do; they need neither a right to read the table nor a scan.
+
+``writer.py`` leaves the check out with ``sink.rows_may_differ: true``.
 """
 
 from __future__ import annotations

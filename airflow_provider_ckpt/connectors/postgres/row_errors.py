@@ -1,6 +1,8 @@
-"""SQLSTATEs of the server errors that the data of single rows can cause, as regular expressions.
+"""Tell by SQLSTATE which errors of the server the data of single rows can cause.
 
-The patterns are used in Python and in PostgreSQL alike.
+What follows from them is in ``core/error_policy.py``. The patterns are used in Python and in PostgreSQL alike. The
+duplicate key of a batch's own receipt (23505) is not among the errors that they are applied to: the receipt is claimed
+before any row is written (``receipt_claim.py``).
 """
 
 from __future__ import annotations

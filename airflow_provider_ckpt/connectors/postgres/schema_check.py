@@ -12,6 +12,11 @@ from collections.abc import Mapping, Sequence
 from airflow_provider_ckpt.connectors.postgres.column_types import SPARK_TYPES
 from airflow_provider_ckpt.connectors.postgres.exact_values import numeric_scale
 from airflow_provider_ckpt.connectors.postgres.table import Column, Table
+from airflow_provider_ckpt.connectors.target_columns import (
+    refuse_losses,
+    refuse_required_columns,
+    refuse_unknown_columns,
+)
 from airflow_provider_ckpt.core.errors import ConfigError
 
 HAS_FILLING_TRIGGER = """
@@ -72,21 +77,10 @@ def refuse_unsuitable_columns(table: Table, columns: Sequence[tuple[str, str]], 
     """
     known = table.by_name
     names = [name for name, _ in columns]
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise ConfigError(
-            f"target {table.label} has no column {', '.join(unknown)}; it has {', '.join(known)}",
-            pipeline=pipeline,
-            hint="Name the target's columns in transform.select, or add them to the target.",
-        )
+    refuse_unknown_columns(table.label, names, known, pipeline)
     lacking = [name for name, column in known.items() if name not in names and _is_required(column)]
-    if lacking and not filled:
-        raise ConfigError(
-            f"target {table.label} requires {', '.join(lacking)} (NOT NULL, no default); "
-            f"the rows have {', '.join(names)}",
-            pipeline=pipeline,
-            hint="Add the columns to transform.select, or give them a default.",
-        )
+    if not filled:
+        refuse_required_columns(table.label, names, lacking, pipeline)
     texts = [
         name for name, kind in columns if _base_type(kind) in _TEXT and known[name].receive in _NEEDS_CAST_FROM_TEXT
     ]
@@ -98,12 +92,7 @@ def refuse_unsuitable_columns(table: Table, columns: Sequence[tuple[str, str]], 
             hint="Cast it in transform.select; then only a record whose value cannot be cast becomes a dead letter.",
         )
     losses = [_describe_loss(known[name], kind) for name, kind in columns if not _is_lossless(known[name], kind)]
-    if losses:
-        raise ConfigError(
-            f"target {table.label} cannot store all values of the rows without loss: {'; '.join(losses)}",
-            pipeline=pipeline,
-            hint="To accept the loss, write an explicit cast in transform.select.",
-        )
+    refuse_losses(table.label, losses, pipeline)
 
 
 def _is_lossless(column: Column, kind: str) -> bool:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from airflow_provider_ckpt.connectors.batch_content import StoredDeadLetter
-from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.file_lists import FileList
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
 from airflow_provider_ckpt.connectors.postgres import restored_target
 from airflow_provider_ckpt.connectors.postgres.bookkeeping_rights import refuse_hidden_bookkeeping
 from airflow_provider_ckpt.connectors.postgres.bookkeeping_setup import create_tables, lacks_columns, lacks_tables
-from airflow_provider_ckpt.connectors.postgres.client import error_info, open_psycopg, require_connection, to_exception
-from airflow_provider_ckpt.connectors.postgres.connector import PostgresSinkSection
+from airflow_provider_ckpt.connectors.postgres.client import error_info, open_psycopg, to_exception
 from airflow_provider_ckpt.connectors.postgres.dead_letters import to_dead_letter
 from airflow_provider_ckpt.connectors.postgres.durability import (
     refuse_undurable_target,
@@ -24,22 +22,24 @@ from airflow_provider_ckpt.connectors.postgres.durability import (
     warn_of_risky_server,
     with_durable_commit,
 )
-from airflow_provider_ckpt.connectors.postgres.fence import fence
+from airflow_provider_ckpt.connectors.postgres.fence import fence, session_prefix
 from airflow_provider_ckpt.connectors.postgres.identity import describe_difference, table_identity
-from airflow_provider_ckpt.connectors.postgres.receipts import ALL_TABLES, BookkeepingTables, to_receipt
+from airflow_provider_ckpt.connectors.postgres.receipts import ALL_TABLES, BookkeepingTables
+from airflow_provider_ckpt.connectors.postgres.schema_changes import apply_version, read_versions
 from airflow_provider_ckpt.connectors.postgres.schema_check import HAS_FILLING_TRIGGER, refuse_unsuitable_columns
-from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table, describe_table, psycopg_fetch
+from airflow_provider_ckpt.connectors.postgres.sink_session import INSUFFICIENT_PRIVILEGE, SinkSession
+from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
 from airflow_provider_ckpt.connectors.postgres.target_rules import refuse_altering_target, refuse_unwritable_target
 from airflow_provider_ckpt.connectors.postgres.upsert_key import refuse_unsuitable_key
-from airflow_provider_ckpt.connectors.sink_protocol import Claims, SinkContext
+from airflow_provider_ckpt.connectors.receipt_row import to_receipt
+from airflow_provider_ckpt.connectors.sink_protocol import Claims
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_replay import Replay
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
-from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
+from airflow_provider_ckpt.core.errors import ErrorType
+from airflow_provider_ckpt.core.next_schema_version import TargetStep
 from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
-
-if TYPE_CHECKING:
-    from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.core.replay_content import Replay
+from airflow_provider_ckpt.core.schema_version import SchemaVersion, SourceColumn
 
 log = logging.getLogger(__name__)
 
@@ -49,14 +49,13 @@ _NOTHING_KNOWN = KnownReceipts(0, 0)
 _MAX_COUNTED_BYTES = 16 << 20
 """Greatest size of a target whose rows are counted unless an exact number is requested, in bytes."""
 
-_INSUFFICIENT_PRIVILEGE = "42501"
-_RIGHTS_HINT = (
-    "`airflow ckpt db roles sink` prints what the role needs; name each pipeline that runs as that role by --pipeline."
+_OWNER_HINT = (
+    "Only the owner of a table may change its columns: change them by hand, or make the sink's role the owner."
 )
 _SIZE_AND_RIGHT = "SELECT pg_catalog.pg_table_size({0}::oid), pg_catalog.has_table_privilege({0}::oid, 'SELECT')"
 
 
-class PostgresSink:
+class PostgresSink(SinkSession):
     """Sink that writes to a PostgreSQL table; see :class:`~airflow_provider_ckpt.connectors.sink_protocol.Sink`.
 
     :param pipeline: ``sink.table`` names the target
@@ -66,17 +65,6 @@ class PostgresSink:
 
     exactly_once = True
 
-    def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
-        sink = PostgresSinkSection.of(pipeline)
-        self._declared = pipeline
-        self._pipeline = pipeline.name
-        self._name = sink.table
-        self._upsert = sink.key if sink.upserts else ()
-        self._connection = require_connection(connection, "sink")
-        self._context = context
-        self._client: Any = None
-        self._described: Table | None = None
-
     @property
     def location(self) -> str:
         """Address of the target without user and password; see :attr:`Sink.location`."""
@@ -84,10 +72,11 @@ class PostgresSink:
         return f"postgres://{known.host or ''}:{known.port or 5432}/{known.schema or ''}/{self._name}"
 
     def check(self) -> None:
-        """Raise ConfigError if the target or the bookkeeping tables are unsuitable; see :meth:`Sink.check`."""
-        with self._session("checking the properties") as fetch:
-            self._described = None
-            table = self._target(fetch)
+        """Raise ConfigError if the target or the bookkeeping tables are unsuitable; see :meth:`Sink.check`.
+
+        A target that a run would create is checked as it would be.
+        """
+        with self._session("checking the properties") as fetch, self._target_to_write(fetch) as table:
             refuse_unwritable_target(fetch, table, self._declared, self._connection.id)
             refuse_undurable_target(fetch, table, self._declared)
             refuse_altering_target(fetch, table, self._declared)
@@ -96,21 +85,30 @@ class PostgresSink:
             refuse_unlogged_tables(fetch, table.schema, ALL_TABLES, self._pipeline)
             warn_of_risky_server(fetch, self._connection.id, self._pipeline)
 
+    def create_target_from(self, columns: Callable[[], Sequence[SourceColumn]]) -> None:
+        """Set the columns with which a missing target is created; see :class:`SinkThatCreatesTarget`."""
+        assert self._creation is not None
+        self._creation.columns = columns
+
     def create_bookkeeping(self) -> None:
-        """Create the missing bookkeeping tables beside the target; see :meth:`Sink.create_bookkeeping`."""
-        with self._session("creating the bookkeeping tables") as fetch:
+        """Create the target if it is missing, and the bookkeeping tables; see :meth:`Sink.create_bookkeeping`."""
+        with self._session("creating the target and the bookkeeping tables") as fetch:
+            if self._find_target(fetch) is None and self._creation is not None:
+                self._creation.create(fetch)
+                log.info("Pipeline %s: created the target table %s", self._pipeline, self._name)
             create_tables(fetch, BookkeepingTables(self._target(fetch).schema), self._connection.id, self._pipeline)
 
     def outputs(self) -> Sequence[Output]:
-        """Return the target table; see :class:`NamesOutputs`."""
+        """Return the target table if it exists; see :class:`NamesOutputs`."""
         with self._session("reading the identity") as fetch:
-            table = self._target(fetch)
+            table = self._find_target(fetch)
+            if table is None:
+                return []
             return [WrittenTarget("sink.table", table.label, "postgresql", table_identity(fetch, table.oid))]
 
     def check_columns(self, columns: Sequence[tuple[str, str]]) -> None:
         """Check that rows of these columns can be written; see :meth:`Sink.check_columns` and ``schema_check.py``."""
-        with self._session("reading the columns") as fetch:
-            table = self._target(fetch)
+        with self._session("reading the columns") as fetch, self._target_to_write(fetch) as table:
             refuse_unsuitable_columns(
                 table, columns, filled=bool(fetch(HAS_FILLING_TRIGGER, [table.oid])), pipeline=self._context.pipeline
             )
@@ -121,9 +119,9 @@ class PostgresSink:
         See :meth:`Sink.claims`.
         """
         with self._session("reading the fence") as fetch:
-            table = self._target(fetch)
-            identity = table_identity(fetch, table.oid)
-            bookkeeping = BookkeepingTables(table.schema)
+            table = self._find_target(fetch)
+            identity = None if table is None else table_identity(fetch, table.oid)
+            bookkeeping = self._bookkeeping(fetch)
             refuse_hidden_bookkeeping(fetch, bookkeeping, self._context, self._connection.id)
             rows = [] if lacks_tables(fetch, bookkeeping) else fetch(bookkeeping.fences, [self._context.pipeline])
             loss = self._find_loss(fetch, table, bookkeeping) if rows else None
@@ -167,7 +165,7 @@ class PostgresSink:
     def receipts(self, known: Mapping[str, KnownReceipts]) -> Iterator[Receipt]:
         """Yield the receipts that the ledger does not know; see :meth:`Sink.receipts`."""
         with self._session("reading receipts") as fetch:
-            bookkeeping = BookkeepingTables(self._target(fetch).schema)
+            bookkeeping = self._bookkeeping(fetch)
             if lacks_tables(fetch, bookkeeping):
                 return
             key = [self._context.ledger, self._context.pipeline]
@@ -183,7 +181,7 @@ class PostgresSink:
         if not keys:
             return []
         with self._session("searching receipts") as fetch:
-            bookkeeping = BookkeepingTables(self._target(fetch).schema)
+            bookkeeping = self._bookkeeping(fetch)
             if lacks_tables(fetch, bookkeeping):
                 return list(keys)
             wanted = json.dumps([key.to_json() for key in keys])
@@ -194,7 +192,7 @@ class PostgresSink:
         """Yield the dead letters of some attempts, with one query for each attempt; see :meth:`Sink.dead_letters`."""
         for source in sources:
             with self._session("reading dead letters") as fetch:
-                bookkeeping = BookkeepingTables(self._target(fetch).schema)
+                bookkeeping = self._bookkeeping(fetch)
                 key = [source.key.generation, source.key.partition, source.key.seq, source.attempt, source.epoch]
                 absent = lacks_tables(fetch, bookkeeping)
                 rows = (
@@ -207,7 +205,7 @@ class PostgresSink:
     def store_replay(self, partition: str, replay: Replay) -> None:
         """Store which dead letters a side partition replays; see :meth:`Sink.store_replay`."""
         with self._session("storing a replay of dead letters") as fetch:
-            bookkeeping = BookkeepingTables(self._target(fetch).schema)
+            bookkeeping = self._bookkeeping(fetch)
             document = json.dumps(replay.to_json())
             fetch(
                 with_durable_commit(bookkeeping.store_replay),
@@ -217,7 +215,7 @@ class PostgresSink:
     def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
         """Return the stored replays of side partitions; see :meth:`Sink.replays`."""
         with self._session("reading replays of dead letters") as fetch:
-            bookkeeping = BookkeepingTables(self._target(fetch).schema)
+            bookkeeping = self._bookkeeping(fetch)
             if lacks_tables(fetch, bookkeeping, ALL_TABLES):
                 return {}
             rows = fetch(bookkeeping.replays, [self._context.ledger, self._context.pipeline, list(partitions)])
@@ -226,18 +224,49 @@ class PostgresSink:
     def store_file_list(self, files: FileList) -> None:
         """Store a list of source files; see :meth:`Sink.store_file_list`."""
         with self._session("storing a list of source files") as fetch:
-            bookkeeping = BookkeepingTables(self._target(fetch).schema)
+            bookkeeping = self._bookkeeping(fetch)
             document = json.dumps(files.to_json())
             fetch(bookkeeping.store_replay, [self._context.ledger, self._context.pipeline, files.name, document])
 
     def stored_file_lists(self, first: int) -> Sequence[FileList]:
         """Return the stored lists of source files; see :meth:`Sink.stored_file_lists`."""
         with self._session("reading lists of source files") as fetch:
-            bookkeeping = BookkeepingTables(self._target(fetch).schema)
+            bookkeeping = self._bookkeeping(fetch)
             if lacks_tables(fetch, bookkeeping, ALL_TABLES):
                 return []
             rows = fetch(bookkeeping.stored_file_lists, [self._context.ledger, self._context.pipeline, first])
         return [FileList.from_json(document) for (document,) in rows]
+
+    def schema_versions(self) -> Sequence[SchemaVersion]:
+        """Return the schema versions that have a receipt; see :meth:`SinkWithSchemaChanges.schema_versions`."""
+        with self._session("reading schema versions") as fetch:
+            bookkeeping = self._bookkeeping(fetch)
+            return (
+                [] if lacks_tables(fetch, bookkeeping, ALL_TABLES) else read_versions(fetch, bookkeeping, self._context)
+            )
+
+    def apply_schema_version(self, epoch: int, version: SchemaVersion, steps: Sequence[TargetStep]) -> None:
+        """Claim the receipt of a schema version and change the target in one transaction, in a session of its own.
+
+        A newer run's fence ends that session. See :meth:`SinkWithSchemaChanges.apply_schema_version`.
+
+        :param epoch: epoch of the run
+        :param version: the version
+        :param steps: the changes of the target
+        """
+        import psycopg2
+
+        context = replace(self._context, epoch=epoch)
+        session = open_psycopg(self._connection, f"{session_prefix(context)}{epoch}", ErrorType.SINK)
+        try:
+            apply_version(session, self._name, self._upsert, context, version, steps)
+        except psycopg2.Error as error:
+            info = error_info(error, ErrorType.SINK, f"changing the columns of {self._name}", lost=session.closed != 0)
+            hint = _OWNER_HINT if info.sqlstate == INSUFFICIENT_PRIVILEGE else None
+            raise to_exception(info, hint) from error
+        finally:
+            session.close()
+            self._described = None
 
     def target_rows(self, *, exact: bool = False) -> int | None:
         """Return the number of rows in the target; None if it is larger than 16 MB or the user may not read it.
@@ -253,47 +282,15 @@ class PostgresSink:
                 return None
             return int(fetch(f"SELECT count(*) FROM {table.sql}", [])[0][0])
 
-    def close(self) -> None:
-        """Close the connection."""
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+    def _find_loss(self, fetch: Fetch, table: Table | None, bookkeeping: BookkeepingTables) -> str | None:
+        """Return evidence that rows are gone since the last stored snapshot of the target; None if there is none.
 
-    @contextmanager
-    def _session(self, operation: str) -> Iterator[Fetch]:
-        import psycopg2
-
-        if self._client is None:
-            self._client = open_psycopg(self._connection, f"ckpt-sink:{self._pipeline}", ErrorType.SINK)
-        try:
-            yield psycopg_fetch(self._client)
-        except psycopg2.Error as error:
-            lost = self._client.closed != 0
-            self.close()
-            info = error_info(error, ErrorType.SINK, f"{operation} of {self._name}", lost=lost)
-            raise to_exception(info, _RIGHTS_HINT if info.sqlstate == _INSUFFICIENT_PRIVILEGE else None) from error
-
-    def _target(self, fetch: Fetch) -> Table:
-        if self._described is not None:
-            return self._described
-        table = describe_table(fetch, self._name)
+        :param fetch: runs a query and returns its rows
+        :param table: the target; None if it does not exist although there is a fence, before which a run creates it
+        :param bookkeeping: the bookkeeping tables
+        """
         if table is None:
-            raise ConfigError(
-                f"target table {self._name} does not exist in connection {self._connection.id!r}.",
-                pipeline=self._pipeline,
-                hint="Create it, or check sink.table (schema.table, in the database's letter case).",
-            )
-        if table.kind not in ("r", "p"):
-            raise ConfigError(
-                f"target {table.label} is not a table (relkind {table.kind}).",
-                pipeline=self._pipeline,
-                hint="Name a table or a partitioned table.",
-            )
-        self._described = table
-        return table
-
-    def _find_loss(self, fetch: Fetch, table: Table, bookkeeping: BookkeepingTables) -> str | None:
-        """Return evidence that rows are gone since the last stored snapshot of the target; None if there is none."""
+            return f"the table {self._name} does not exist any more"
         if self._declared.sink.may_lose_rows or lacks_columns(fetch, bookkeeping):
             return None
         for stored, delivered in fetch(bookkeeping.target_snapshot, [self._context.ledger, self._context.pipeline]):

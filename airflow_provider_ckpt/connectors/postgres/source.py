@@ -5,19 +5,13 @@ A plan never ends beyond a closed bound (``closed_bound.py``), so that a row tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.connection import Connection
-from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
 from airflow_provider_ckpt.connectors.postgres.client import (
-    error_info,
-    open_psycopg,
     quote,
-    require_connection,
-    to_exception,
 )
 from airflow_provider_ckpt.connectors.postgres.closed_bound import (
     CandidateBound,
@@ -26,36 +20,42 @@ from airflow_provider_ckpt.connectors.postgres.closed_bound import (
     wait_until_closed,
 )
 from airflow_provider_ckpt.connectors.postgres.column_types import (
-    SPARK_TYPES,
     CursorKind,
     position_sql,
+    spark_type,
     value_sql,
 )
+from airflow_provider_ckpt.connectors.postgres.columns_version import columns_version_sql
 from airflow_provider_ckpt.connectors.postgres.connector import PostgresSourceSection
-from airflow_provider_ckpt.connectors.postgres.identity import table_identity, tree_identities
 from airflow_provider_ckpt.connectors.postgres.late_row_refusal import LateRows
+from airflow_provider_ckpt.connectors.postgres.row_security import refuse_row_security
+from airflow_provider_ckpt.connectors.postgres.source_session import SourceSession
 from airflow_provider_ckpt.connectors.postgres.split import Splitter
-from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table, describe_table, psycopg_fetch
+from airflow_provider_ckpt.connectors.postgres.table import (
+    Fetch,
+    Table,
+    describe_table,
+)
+from airflow_provider_ckpt.connectors.postgres.type_widening import is_wider
 from airflow_provider_ckpt.connectors.record_positions import PositionDigest
-from airflow_provider_ckpt.connectors.source_protocol import (
+from airflow_provider_ckpt.connectors.source_plan import (
     FindUnreceipted,
     Plan,
-    PlannedBatch,
-    PlanningAlarm,
     PlanRequest,
-    RecordShape,
     SourceFile,
-    SourcePartition,
     Start,
 )
-from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
+from airflow_provider_ckpt.connectors.source_protocol import PlanningAlarm, RecordShape
+from airflow_provider_ckpt.connectors.table_split import Split, plan_ranges
+from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.ranges import START, Range
-from airflow_provider_ckpt.core.wave import BatchTask
+from airflow_provider_ckpt.core.schema_version import ColumnState, SchemaVersion
+from airflow_provider_ckpt.core.wave_messages import BatchTask
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
 
-_SETTINGS = {"default_transaction_read_only": "on", "enable_seqscan": "off", "enable_bitmapscan": "off"}
+PLANNING_SETTINGS = {"default_transaction_read_only": "on", "enable_seqscan": "off", "enable_bitmapscan": "off"}
 """Session settings for planning.
 
 Batch boundaries are found by an index scan; without these settings, PostgreSQL may choose a sort instead.
@@ -76,7 +76,7 @@ def _to_digest(row: tuple[Any, ...]) -> PositionDigest:
     return PositionDigest(count, (quotients, remainders, cubes))
 
 
-class PostgresSource:
+class PostgresSource(SourceSession):
     """Source that reads a PostgreSQL table; see :class:`~airflow_provider_ckpt.connectors.source_protocol.Source`.
 
     :param pipeline: ``source.table`` and ``source.cursor`` name the table and its cursor column
@@ -85,15 +85,12 @@ class PostgresSource:
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None) -> None:
         source = PostgresSourceSection.of(pipeline)
-        self._pipeline = pipeline.name
-        self._name = source.table
+        super().__init__(pipeline, connection, PLANNING_SETTINGS, source.key)
         self._cursor = source.cursor
-        self._wanted = source.columns
-        self._key = source.key
         self._late_rows = LateRows(pipeline)
         self._wait = source.close_wait.total_seconds()
-        self._connection = require_connection(connection, "source")
-        self._client: Any = None
+        self._follows_columns = pipeline.schema_ is not None
+        self._described: tuple[str | None, Table | None] | None = None
 
     def check(self) -> None:
         """Raise ConfigError if the table, its columns or its cursor are unsuitable; see :meth:`Source.check`.
@@ -104,22 +101,6 @@ class PostgresSource:
             table = self._table(fetch)
             self._columns(table)
             self._check_cursor(fetch, table)
-
-    def reads(self, output: Output) -> bool:
-        """Return whether the sink's output is the table that the source reads; see :class:`ReadsOutputs`.
-
-        Partitions and children count as the table; relations below a view are not searched.
-        """
-        if not isinstance(output, WrittenTarget) or output.system != "postgresql":
-            return False
-        with self._session() as fetch:
-            return output.identity in tree_identities(fetch, self._table(fetch).oid)
-
-    def partitions(self) -> Sequence[SourcePartition]:
-        """Return the table as the only partition."""
-        with self._session() as fetch:
-            table = self._table(fetch)
-            return [SourcePartition(table.label, table_identity(fetch, table.oid))]
 
     def start(self, partition: str, start_from: str | int) -> Start:  # noqa: ARG002 - the table is the only partition
         """Return the position at which the table is first read.
@@ -138,10 +119,31 @@ class PostgresSource:
             latest = candidate_position(fetch, table, self._cursor, greatest)
             return Start(START if latest is None else latest)
 
-    def shape(self) -> RecordShape:
-        """Return the table's columns, or those that the pipeline names, and their Spark types."""
-        with self._session() as fetch:
-            return RecordShape(False, self._columns(self._table(fetch)))
+    def version_shape(self, version: SchemaVersion) -> RecordShape:
+        """Return the columns of a schema version and their Spark types; see :meth:`SourceWithColumns.version_shape`."""
+        columns = [column for column in version.columns if column.state is not ColumnState.LEFT_OUT]
+        return RecordShape(
+            False,
+            [(column.name, spark_type(column.type)) for column in columns],
+            version.number,
+            {column.name: (column.number, column.type) for column in columns if column.state is not ColumnState.NULL},
+            {
+                column.name: (spark_type(column.kept) if column.kept else "", column.refused_by)
+                for column in columns
+                if column.state is ColumnState.REFUSED
+            },
+        )
+
+    def is_wider(self, name: str, before: str, after: str) -> bool:
+        """Return whether a column's type has all values of another; see :meth:`SourceWithColumns.is_wider`.
+
+        A cursor may only become a wider integer, since the positions of a date and a time mean different rows.
+
+        :param name: name of the column
+        :param before: type before the change
+        :param after: type after it
+        """
+        return is_wider(before, after) and (name != self._cursor or before != "date")
 
     def plan(self, request: PlanRequest) -> Plan:
         """Split each range into batches; see :meth:`Source.plan`.
@@ -152,27 +154,14 @@ class PostgresSource:
         """
         with self._session() as fetch:
             table = self._table(fetch)
-            cutter = Splitter(fetch, table, self._cursor)
-            greatest, plan = self._plan_closed_bound(fetch, table, request)
-            batches: list[PlannedBatch] = []
-            left, more = request.max_records, False
-            for todo in request.ranges:
-                end = plan.bounds.get(todo.partition) if todo.end is None else todo.end
-                if end is None or end <= todo.start:
-                    continue
-                if left <= 0:
-                    more = True
-                    break
-                records = request.records_per_batch or cutter.batch_records(todo.start, end)
-                cut = cutter.split(todo.partition, todo.start, end, records, left)
-                if (
-                    not cut.batches and todo.end is not None
-                ):  # its rows are gone, but the checkpoint must pass the range
-                    cut = cutter.empty_batch(todo.partition, todo.start, end)
-                batches.extend(cut.batches)
-                left -= cut.records
-                more = more or cut.more
-            plan = replace(plan, batches=batches, more=more)
+            splitter = Splitter(fetch, table, self._cursor)
+            greatest, bounds = self._plan_closed_bound(fetch, table, request)
+
+            def split(span: Range, left: int) -> Split:
+                records = request.records_per_batch or splitter.batch_records(span.start, span.end)
+                return splitter.split(table.label, span.start, span.end, records, left)
+
+            plan = plan_ranges(request, bounds, split)
             return plan if request.lag_only else self._late_rows.check_plan(fetch, table, request, plan, greatest)
 
     def may_have_late_records(self) -> bool:
@@ -222,33 +211,17 @@ class PostgresSource:
             oid = self._table(fetch).oid
             return [replace(task, detail={**task.detail, "oid": oid}) for task in tasks]
 
-    def close(self) -> None:
-        """Close the connection."""
-        if self._client is not None:
-            self._client.close()
-            self._client = None
-
-    @contextmanager
-    def _session(self) -> Iterator[Fetch]:
-        import psycopg2
-
-        if self._client is None:
-            self._client = open_psycopg(self._connection, f"ckpt-plan:{self._pipeline}", ErrorType.SOURCE, _SETTINGS)
-        try:
-            yield psycopg_fetch(self._client)
-        except psycopg2.Error as error:
-            lost = self._client.closed != 0
-            self.close()
-            raise to_exception(error_info(error, ErrorType.SOURCE, f"planning from {self._name}", lost=lost)) from error
+    def _describe(self, fetch: Fetch) -> Table | None:
+        """Return the description of the table; for ``schema``, the last one if no column was altered since."""
+        if not self._follows_columns:
+            return describe_table(fetch, self._name)
+        [(version,)] = fetch(f"SELECT {columns_version_sql(self._name)}", [])
+        if self._described is None or self._described[0] != version:  # read before, so that it is not newer
+            self._described = (version, describe_table(fetch, self._name))
+        return self._described[1]
 
     def _table(self, fetch: Fetch) -> Table:
-        table = describe_table(fetch, self._name)
-        if table is None:
-            raise ConfigError(
-                f"source table {self._name} does not exist in connection {self._connection.id!r}.",
-                pipeline=self._pipeline,
-                hint="Check source.table (schema.table, in the database's letter case) and the connection's database.",
-            )
+        table = super()._table(fetch)
         if table.kind not in _READABLE_KINDS:
             raise ConfigError(
                 f"{table.label} is not a table or a view (relkind {table.kind}).", pipeline=self._pipeline,
@@ -268,17 +241,6 @@ class PostgresSource:
             )
         return table
 
-    def _columns(self, table: Table) -> Sequence[tuple[str, str]]:
-        missing = [name for name in (*self._wanted, *self._key) if name not in table.by_name]
-        if missing:
-            raise ConfigError(
-                f"source table {table.label} has no column {', '.join(missing)}.",
-                pipeline=self._pipeline,
-                hint=f"Its columns are: {', '.join(table.by_name)}.",
-            )
-        names = self._wanted or tuple(table.by_name)
-        return [(name, SPARK_TYPES.get(table.by_name[name].base_type, "string")) for name in names]
-
     def _check_cursor(self, fetch: Fetch, table: Table) -> None:
         standby, readable = fetch(_STANDBY_AND_RIGHT, [table.oid])[0]
         if standby:
@@ -293,6 +255,7 @@ class PostgresSource:
                 pipeline=self._pipeline,
                 hint=f"GRANT SELECT ON {table.sql} to it.",
             )
+        refuse_row_security(fetch, table, self._section, self._pipeline)
         self._late_rows.check(fetch, table)
         self._refuse_nulls(fetch, table)
 

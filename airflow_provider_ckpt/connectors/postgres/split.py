@@ -7,27 +7,18 @@ single scan numbers the rows. Rows of equal cursor value are in the same batch.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 from airflow_provider_ckpt.connectors.postgres.client import quote
 from airflow_provider_ckpt.connectors.postgres.column_types import CursorKind, position_sql, value_sql
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
-from airflow_provider_ckpt.connectors.source_protocol import PlannedBatch
+from airflow_provider_ckpt.connectors.source_plan import PlannedBatch
+from airflow_provider_ckpt.connectors.table_split import AUTO_RECORDS, MAX_COUNTED, Split, batch_records
 from airflow_provider_ckpt.core.ranges import Range
 
 log = logging.getLogger(__name__)
 
-AUTO_RECORDS = 50_000
-"""Number of records in a batch if the pipeline sets none and rows are small."""
-
 AUTO_BYTES = 16_000_000
 """Greatest size of a batch whose number of records is chosen here, in bytes."""
-
-_ONE_BATCH_RECORDS = 20_000
-"""Greatest number of records planned as one batch; more are split into at least :data:`_MIN_BATCHES` batches."""
-
-_MIN_BATCHES = 4
 
 _INDEX = """
 SELECT EXISTS (
@@ -42,20 +33,6 @@ SELECT sum(pg_catalog.pg_table_size(c.oid))::bigint, sum(greatest(c.reltuples, 0
 FROM pg_catalog.pg_class c
 WHERE c.oid = {0}::oid OR c.oid IN (SELECT relid FROM pg_catalog.pg_partition_tree({0}::oid))
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Split:
-    """Result of splitting a range.
-
-    :param batches: the batches, in order
-    :param records: number of records in all batches
-    :param more: whether rows of the range remain beyond the last batch
-    """
-
-    batches: Sequence[PlannedBatch]
-    records: int
-    more: bool
 
 
 class Splitter:
@@ -92,12 +69,9 @@ class Splitter:
         :param end: position after the range
         """
         size, known = self._fetch(_SIZE, [self._table.oid])[0]
-        counted = self._count(start, end, _MIN_BATCHES * AUTO_RECORDS)
+        counted = self._count(start, end, MAX_COUNTED)
         records = max(known or 0, counted, 1)
-        target = max(min(AUTO_RECORDS, AUTO_BYTES * records // max(size or 0, 1)), 1)
-        if counted <= _ONE_BATCH_RECORDS:
-            return target
-        return min(target, -(-counted // _MIN_BATCHES))
+        return batch_records(counted, max(min(AUTO_RECORDS, AUTO_BYTES * records // max(size or 0, 1)), 1))
 
     def split(self, partition: str, start: int, end: int, records: int, most: int) -> Split:
         """Split a range into batches of about ``records`` records.
@@ -112,7 +86,7 @@ class Splitter:
         count = max(most // records, 1)
         firsts = self._first_positions(start, end, records, count + 1)
         if not firsts:
-            return Split((), 0, False)
+            return Split((), False)
         more = len(firsts) > count
         bounds = [start, *firsts[1:]] if more else [start, *firsts[1:], end]
         planned = [records] * (len(bounds) - 1)
@@ -122,17 +96,7 @@ class Splitter:
             PlannedBatch(partition, Range(low, high), counts)
             for low, high, counts in zip(bounds[:-1], bounds[1:], planned, strict=True)
         ]
-        return Split(batches, sum(planned), more)
-
-    @staticmethod
-    def empty_batch(partition: str, start: int, end: int) -> Split:
-        """Return one batch that covers a range without rows, so that the checkpoint can move over it.
-
-        :param partition: id of the source partition
-        :param start: first position of the range
-        :param end: position after the range
-        """
-        return Split([PlannedBatch(partition, Range(start, end), 0)], 0, False)
+        return Split(batches, more)
 
     def _within(self, start: int, end: int) -> str:
         low, high = value_sql(self._kind, start), value_sql(self._kind, end)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_ckpt.connectors.postgres.client import quote, split_table
+from airflow_provider_ckpt.core.schema_version import SourceColumn
 
 Fetch = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
 """Function that runs one SQL statement and returns all its rows.
@@ -162,6 +163,19 @@ def describe_table(fetch: Fetch, name: str) -> Table | None:
         return None
     oid, schema, table, kind = found[0]
     return Table(oid, schema, table, kind, tuple(Column(*row) for row in fetch(_COLUMNS, [oid])))
+
+
+def source_columns(table: Table, names: Collection[str]) -> list[SourceColumn]:
+    """Return the columns of a source table that a pipeline reads.
+
+    :param table: the table
+    :param names: names of the columns that the pipeline names; empty for all
+    """
+    return [
+        SourceColumn(column.name, column.number, column.exact_type_sql, column.not_null and not column.has_default)
+        for column in table.columns
+        if column.name in names or not names
+    ]
 
 
 def psycopg_fetch(connection: Any) -> Fetch:

@@ -42,7 +42,7 @@ class TargetBehaviour:
 
     @property
     def inserts_only(self) -> bool:
-        """Return whether rows must be written by INSERT.
+        """Return whether rows are written by INSERT because COPY does not work on the target.
 
         COPY ignores rules, and the server refuses it under row level security.
         """
@@ -132,7 +132,11 @@ def refuse_unwritable_target(fetch: Fetch, table: Table, pipeline: Pipeline, con
     :param connection: id of the Airflow connection, for the message
     :raises ConfigError: with the needed GRANT
     """
-    needed = ["INSERT", "SELECT", "UPDATE"] if pipeline.sink.upserts else ["INSERT"]
+    needed = ["INSERT"]
+    if pipeline.sink.upserts:
+        needed += ["SELECT", "UPDATE"]
+    elif pipeline.sink.replaces:
+        needed += ["SELECT", "DELETE"]
     standby, allowed = fetch(_RIGHTS, [table.oid, needed])[0]
     if standby:
         raise ConfigError(

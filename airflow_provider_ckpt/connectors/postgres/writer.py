@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ckpt.connectors.batch_content import BatchContent
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.dead_letter_retries import store_dead_letters
-from airflow_provider_ckpt.connectors.fencing import naming_batch, refuse_if_fenced
+from airflow_provider_ckpt.connectors.open_batch import OpenBatch
 from airflow_provider_ckpt.connectors.postgres.bad_row_isolation import IsolatingRowWriter, write_good_rows
 from airflow_provider_ckpt.connectors.postgres.client import error_info, literal, open_adbc, require_connection
 from airflow_provider_ckpt.connectors.postgres.connector import PostgresSinkSection
@@ -30,12 +30,14 @@ from airflow_provider_ckpt.connectors.postgres.dead_letters import write_dead_le
 from airflow_provider_ckpt.connectors.postgres.durability import SET_DURABLE_COMMIT
 from airflow_provider_ckpt.connectors.postgres.fence import fenced_epoch, session_prefix
 from airflow_provider_ckpt.connectors.postgres.receipt_claim import begin_with_claim
-from airflow_provider_ckpt.connectors.postgres.receipts import BookkeepingTables, to_receipt
+from airflow_provider_ckpt.connectors.postgres.receipts import BookkeepingTables
 from airflow_provider_ckpt.connectors.postgres.row_count import ROWS_DIFFER
 from airflow_provider_ckpt.connectors.postgres.row_errors import may_be_of_rows
 from airflow_provider_ckpt.connectors.postgres.row_writer import CHECK_CONSTRAINTS
 from airflow_provider_ckpt.connectors.postgres.table import adbc_fetch
 from airflow_provider_ckpt.connectors.postgres.target_rules import TargetDescription, describe_target
+from airflow_provider_ckpt.connectors.receipt_row import to_receipt
+from airflow_provider_ckpt.connectors.refuse_fenced_run import naming_batch, refuse_if_fenced
 from airflow_provider_ckpt.connectors.row_filter import exclude_rows
 from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, Refused, SinkContext
 from airflow_provider_ckpt.connectors.sum_identity import checked_counts
@@ -48,7 +50,8 @@ from airflow_provider_ckpt.core.errors import (
     SinkError,
 )
 from airflow_provider_ckpt.core.receipt import Receipt
-from airflow_provider_ckpt.core.wave import BatchTask, Outcome
+from airflow_provider_ckpt.core.replay_content import may_overwrite
+from airflow_provider_ckpt.core.wave_messages import BatchTask, Outcome
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,24 +64,6 @@ _DIFFER_HINT = (
     "A trigger of the target drops or adds rows. Change the trigger or, if this is intended, write "
     "sink.rows_may_differ: true."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _OpenBatch:
-    """A batch whose transaction is still open, and contains all rows that the target accepts.
-
-    :param task: the batch and its attempt
-    :param receipt: the receipt as it was claimed; it counts the refused rows as delivered until the batch is completed
-    :param numbers: numbers of the accepted rows
-    """
-
-    task: BatchTask
-    receipt: Receipt
-    numbers: pa.ChunkedArray
-
-    def is_continued_by(self, task: BatchTask, content: BatchContent) -> bool:
-        """Return whether a call of ``deliver`` completes this batch: the same attempt with only the accepted rows."""
-        return task == self.task and self.numbers.equals(content.rows.column(ROW_NUMBER))
 
 
 class PostgresWriter:
@@ -102,8 +87,9 @@ class PostgresWriter:
         self._cursor: Any = None
         self._clock = (datetime.min.replace(tzinfo=UTC), 0.0)
         self._target: TargetDescription | None = None
+        self._table = self._name
         self._senders: dict[tuple[pa.Schema, bool], IsolatingRowWriter] = {}
-        self._unfinished: _OpenBatch | None = None
+        self._unfinished: OpenBatch | None = None
 
     @naming_batch
     def deliver(self, task: BatchTask, content: BatchContent) -> Outcome | Refused:
@@ -111,6 +97,7 @@ class PostgresWriter:
         from adbc_driver_manager import Error
 
         unfinished, self._unfinished = self._unfinished, None
+        self._use_target(self._target_name(task))
         try:
             checked_counts(content, task, self._queue)
             if unfinished is not None and unfinished.is_continued_by(task, content):
@@ -140,6 +127,16 @@ class PostgresWriter:
         if opened is not None:
             with closing(opened), closing(cursor):
                 pass
+
+    def _target_name(self, task: BatchTask) -> str:  # noqa: ARG002 - all batches go to one table
+        """Return the name of the table to which the rows of a batch are written, as a pipeline would name it."""
+        return self._name
+
+    def _use_target(self, name: str) -> None:
+        """Write to a table from now on; its description is read again if it is another one than before."""
+        if name != self._table:
+            self._table, self._target = name, None
+            self._senders.clear()
 
     def _transaction(self, task: BatchTask, content: BatchContent) -> Outcome | Refused:
         """Deliver the batch with all rows at once; if the target refuses some, deliver it again without them."""
@@ -183,7 +180,7 @@ class PostgresWriter:
             self._execute("ROLLBACK")
         else:
             accepted = exclude_rows(content.rows.select([ROW_NUMBER]), refused)
-            self._unfinished = _OpenBatch(task, receipt, accepted.column(ROW_NUMBER))
+            self._unfinished = OpenBatch(task, receipt, accepted.column(ROW_NUMBER))
         return Refused(refused)
 
     def _complete(self, task: BatchTask, content: BatchContent, receipt: Receipt) -> Outcome:
@@ -220,10 +217,9 @@ class PostgresWriter:
     def _is_keyed(self, task: BatchTask) -> bool:
         """Return whether the batch replaces rows of the target by key.
 
-        A batch that replays dead letters does not: the existing row may be newer, so a replayed record whose key exists
-        is refused.
+        A batch that replays dead letters does not (:func:`.may_overwrite`): a record whose key exists is refused.
         """
-        return bool(self._key) and not task.key.is_replay
+        return bool(self._key) and may_overwrite(task.key)
 
     def _now(self) -> datetime:
         """Return the server's present time: its time when the connection was opened, plus the time since then."""
@@ -273,10 +269,10 @@ class PostgresWriter:
             ((now,),) = adbc_fetch(self._cursor)("SELECT clock_timestamp()", [])
             self._clock = (now.astimezone(UTC), time.monotonic())
         if self._target is None:
-            self._target = describe_target(adbc_fetch(self._cursor), self._name, self._key)
+            self._target = describe_target(adbc_fetch(self._cursor), self._table, self._key)
         if self._target is None:
             raise SinkError(
-                f"target table {self._name} does not exist in connection {self._connection.id!r}.",
+                f"target table {self._table} does not exist in connection {self._connection.id!r}.",
                 sqlstate="42P01",
                 hint="It existed when the run began; create it again and start a new run.",
             )

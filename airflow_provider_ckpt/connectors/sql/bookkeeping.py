@@ -5,7 +5,6 @@ The keys of their rows include ledger and pipeline, so several pipelines and led
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -15,8 +14,7 @@ from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.connectors.sql.dialect import SqlDialect
 from airflow_provider_ckpt.connectors.sql.names import DEAD_LETTER
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
+from airflow_provider_ckpt.core.receipt import Receipt
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -148,7 +146,7 @@ class Bookkeeping:
         )
 
     def receipts(self) -> sa.Select[Any]:
-        """Return a query of this pipeline's receipts, whose rows :func:`to_receipt` takes."""
+        """Return a query of this pipeline's receipts, whose rows :func:`.to_receipt` takes."""
         import sqlalchemy as sa
 
         table = self.table(RECEIPT)
@@ -168,23 +166,6 @@ class Bookkeeping:
             "bound": receipt.bound,
             "positions": receipt.positions,
         }
-
-
-def to_receipt(row: Sequence[Any]) -> Receipt:
-    """Return the receipt in a row that :meth:`Bookkeeping.receipts` has selected."""
-    generation, partition, seq, start, end, verdict, epoch, attempt, *counts, at, bound, positions = row
-    assert isinstance(at, datetime)
-    return Receipt(
-        BatchKey(generation, partition, seq),
-        Range(start, end),
-        Verdict(verdict),
-        epoch,
-        attempt,
-        Counts(*counts),
-        at.replace(tzinfo=UTC),
-        bound,
-        positions,
-    )
 
 
 def now() -> datetime:

@@ -1,8 +1,8 @@
-"""Find the bound below which no row can appear any more.
+"""Find the closed bound: the position below which no new rows can appear in a table.
 
 Numbers are given to rows before they are committed, and with ``innodb_autoinc_lock_mode = 2`` even out of order. So a
 bound, one past the greatest visible cursor value, is closed once all transactions have ended that ran when it was
-noted. Where they cannot be seen, it is closed when ``close_wait`` has passed; with a single writer, at once.
+recorded. Where they cannot be seen, it is closed when ``close_wait`` has passed; with a single writer, immediately.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _WESTERNMOST_SECONDS = 12 * 3600
 
 
 @dataclass(frozen=True, slots=True)
-class Closing:
+class ClosedBound:
     """Result of waiting for a bound to close.
 
     :param bound: the newest closed bound; None if none has closed
-    :param state: noted bound that has not closed, for the next planning
+    :param state: candidate for the bound that has not closed, for the next planning
     :param unseen: whether the running transactions could not be seen
     """
 
@@ -62,7 +62,7 @@ def candidate(table: SourceTable, greatest: int | None) -> int | None:
 
 def wait_until_closed(
     table: SourceTable, noted: int | None, stored: Mapping[str, Any], close_wait: float, *, lag_only: bool
-) -> Closing:
+) -> ClosedBound:
     """Return the newest bound that has closed, after a wait if there is none.
 
     :param table: the table
@@ -72,7 +72,7 @@ def wait_until_closed(
     :param lag_only: whether the plan only serves to measure the lag
     """
     if noted is None or table.database.dialect.closes_at_once():
-        return Closing(noted)
+        return ClosedBound(noted)
     wait = min(close_wait, _LAG_SECONDS) if lag_only else close_wait
     deadline = time.monotonic() + wait
     time.sleep(min(_BEGINNING_SECONDS, wait))
@@ -80,7 +80,7 @@ def wait_until_closed(
     if running is None:
         if not lag_only:
             time.sleep(max(0.0, deadline - time.monotonic()))
-        return Closing(noted, unseen=True)
+        return ClosedBound(noted, unseen=True)
     known = frozenset(stored.get("transactions", ()))
     bound = None
     if "candidate" in stored and not known & running:
@@ -95,10 +95,10 @@ def wait_until_closed(
         if bound is None and "candidate" in stored and not known & now:
             bound = stored["candidate"]
     if not waited_for:
-        return Closing(noted)
+        return ClosedBound(noted)
     if "candidate" in stored and bound is None:
-        return Closing(None, stored)
-    return Closing(bound, {"candidate": noted, "transactions": sorted(waited_for)})
+        return ClosedBound(None, stored)
+    return ClosedBound(bound, {"candidate": noted, "transactions": sorted(waited_for)})
 
 
 def _running(table: SourceTable) -> frozenset[str] | None:

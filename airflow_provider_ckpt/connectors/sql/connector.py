@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import ClassVar, Literal, Self
-
-from pydantic import model_validator
+from typing import ClassVar, Literal
 
 from airflow_provider_ckpt.config.connector import Connector, OutOfRangeTimes, SinkType, SourceType
 from airflow_provider_ckpt.config.durations import Duration
 from airflow_provider_ckpt.config.fields import ColumnNames, RequiredText
-from airflow_provider_ckpt.config.sink import SinkSection
 from airflow_provider_ckpt.config.source import SourceSection
+from airflow_provider_ckpt.connectors.sql.names import quote, split_name
+from airflow_provider_ckpt.connectors.table_sink_section import TableSinkSection
 
 _HERE = "airflow_provider_ckpt.connectors.sql"
 
@@ -43,54 +42,26 @@ class SqlSourceSection(SourceSection):
     late_rows: Literal["refuse", "recover"] = "refuse"
 
 
-class SqlSinkSection(SinkSection):
-    """Table to write to.
+class SqlSinkSection(TableSinkSection):
+    """Table to write to; its keys are those of :class:`.TableSinkSection`, and one more.
 
-    :param connection: Airflow connection id of the database
-    :param table: ``schema.table`` or ``table``; in MySQL and MariaDB, the schema is a database
-    :param mode: ``append``, or ``upsert`` by ``key``
-    :param key: the target's key columns, for ``upsert``
-    :param rows_may_differ: whether the target may take more or fewer rows than are sent, because a trigger adds or
-        removes some
-    :param may_be_emptied: whether rows of the target may be removed on purpose, so that missing rows are no loss
+    In MySQL and MariaDB, the schema in ``table`` is a database.
+
     :param untested_dialect: whether ``delivery: exactly_once`` is allowed with a dialect that the conformance suite has
         not been run with
     """
 
-    place_key: ClassVar[str] = "table"
-
-    connection: RequiredText
-    table: RequiredText
-    mode: Literal["append", "upsert"] = "append"
-    key: ColumnNames = ()
-    rows_may_differ: bool = False
-    may_be_emptied: bool = False
     untested_dialect: bool = False
 
-    @model_validator(mode="after")
-    def _mode_and_key(self) -> Self:
-        if self.upserts and not self.key:
-            raise ValueError("mode: upsert needs key, the columns that identify a row")
-        if self.key and not self.upserts:
-            raise ValueError(
-                "key requires mode: upsert, since append never replaces rows; write that, or leave key out"
-            )
-        return self
+    @classmethod
+    def name_in_place(cls, name: str) -> str:
+        """Return a name in double quotes where it needs them; see :meth:`SinkSection.name_in_place`."""
+        return quote(name) if set('."`') & set(name) else name
 
     @property
-    def upserts(self) -> bool:
-        """True with ``mode: upsert``; see :attr:`SinkSection.upserts`."""
-        return self.mode == "upsert"
-
-    @property
-    def may_store_other_rows(self) -> bool:
-        """True with ``rows_may_differ``; see :attr:`SinkSection.may_store_other_rows`."""
-        return self.rows_may_differ
-
-    @property
-    def may_lose_rows(self) -> bool:
-        """True with ``may_be_emptied``; see :attr:`SinkSection.may_lose_rows`."""
-        return self.may_be_emptied
+    def place_parts(self) -> tuple[str, ...]:
+        """Schema, if given, and table; see :attr:`SinkSection.place_parts`."""
+        return tuple(filter(None, split_name(self.table)))
 
 
 CONNECTOR = Connector(
@@ -98,6 +69,7 @@ CONNECTOR = Connector(
         section=SqlSourceSection,
         source=f"{_HERE}.source:SqlSource",
         reader=f"{_HERE}.reader:SqlReader",
+        database=f"{_HERE}.source_database:SqlSourceDatabase",
         out_of_range_times=OutOfRangeTimes(
             FIRST_DAY,
             "is a zero or incomplete date, such as 0000-00-00, which is no date in Spark; in a view, turn it into NULL "
@@ -109,6 +81,7 @@ CONNECTOR = Connector(
         sink=f"{_HERE}.sink:SqlSink",
         writer=f"{_HERE}.writer:SqlWriter",
         dead_letter_place=f"{_HERE}.names:dead_letter_place",
+        conformance="airflow_provider_ckpt.testing.declared_sql_sink",
     ),
     dataset=f"{_HERE}.names:dataset",
     preload=("sqlalchemy",),

@@ -14,7 +14,7 @@ from airflow_provider_ckpt.connectors.sql.failures import error_info
 from airflow_provider_ckpt.connectors.sql.names import DEAD_LETTER
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
-from airflow_provider_ckpt.core.wave import BatchTask
+from airflow_provider_ckpt.core.wave_messages import BatchTask
 
 if TYPE_CHECKING:
     import sqlalchemy as sa

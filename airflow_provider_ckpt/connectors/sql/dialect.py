@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
     from sqlalchemy.exc import DBAPIError
 
+    from airflow_provider_ckpt.config.database.catalog import Catalog
+
 _SIZES = {"SMALLINT": 15, "INTEGER": 31, "BIGINT": 63}
 
 
@@ -119,6 +121,13 @@ class SqlDialect:
             is_view,
             self.target_problem(connection, schema, name),
         )
+
+    def catalog(self, connection: sa.Connection) -> Catalog | None:  # noqa: ARG002
+        """Return all tables that can be sources, with columns and primary keys; None if they cannot be listed.
+
+        :param connection: an open connection
+        """
+        return None
 
     def column(self, described: Any) -> Column:
         """Return a column as SQLAlchemy's inspector describes it.

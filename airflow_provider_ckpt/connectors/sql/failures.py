@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.sqlstates import is_server_failure, is_transient
+from airflow_provider_ckpt.connectors.transient_sqlstates import is_server_failure, is_transient
 from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo, ErrorType, SinkError, SourceError
 
 if TYPE_CHECKING:

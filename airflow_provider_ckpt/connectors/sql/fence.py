@@ -11,7 +11,7 @@ import hashlib
 import time
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.fencing import refuse_if_fenced
+from airflow_provider_ckpt.connectors.refuse_fenced_run import refuse_if_fenced
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.connectors.sql.bookkeeping import FENCE, Bookkeeping, now
 from airflow_provider_ckpt.connectors.sql.database import Database

@@ -35,20 +35,19 @@ class ValueMismatchError(ValueError):
         self.column = column
 
 
-def from_texts(column: Column, values: Sequence[bytes | None]) -> pa.Array:
+def from_texts(column: Column, values: pa.Array) -> pa.Array:
     """Return a column of which the server has sent the texts, as MySQL does.
 
     :param column: the column
-    :param values: texts in UTF-8; bytes of a binary column
+    :param values: binary array of texts in UTF-8, or of a binary column's bytes
     :raises ValueMismatchError: if a text cannot be parsed
     """
     import pyarrow as pa
 
     kind = to_arrow(column.spark)
-    found = pa.array(values, pa.binary())
     if column.kind is Kind.BINARY:
-        return found
-    texts = found.cast(pa.string())
+        return values
+    texts = values.cast(pa.string())
     try:
         if pa.types.is_boolean(kind):
             return texts.cast(pa.int64()).cast(kind)

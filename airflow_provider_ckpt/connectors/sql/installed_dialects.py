@@ -1,4 +1,4 @@
-"""Find the dialect of a connection's database: built in, installed by another distribution, or a general one."""
+"""Find the dialect of a connection's database: built in, installed by another distribution, or the general one."""
 
 from __future__ import annotations
 

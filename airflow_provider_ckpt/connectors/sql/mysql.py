@@ -14,12 +14,14 @@ from airflow_provider_ckpt.connectors.sql.incoming_values import from_texts
 from airflow_provider_ckpt.connectors.sql.mysql_errors import classify
 from airflow_provider_ckpt.connectors.sql.mysql_server import is_on, server_problems, server_settings
 from airflow_provider_ckpt.connectors.sql.mysql_table import find_table, quote
-from airflow_provider_ckpt.connectors.sql.mysql_tls import tls_context
+from airflow_provider_ckpt.connectors.sql.mysql_tls import tls_arguments
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import sqlalchemy as sa
     from sqlalchemy.exc import DBAPIError
+
+    from airflow_provider_ckpt.config.database.catalog import Catalog
 
 _SQL_MODE = (
     "STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_AUTO_VALUE_ON_ZERO,"
@@ -61,9 +63,7 @@ class MySqlDialect(SqlDialect):
         found |= {key: int(extra[key]) for key in _TIMEOUTS if key in extra}
         if extra.get("unix_socket"):
             found["unix_socket"] = str(extra["unix_socket"])
-        context = tls_context(extra)
-        if context is not None:
-            found["ssl"] = context
+        found |= tls_arguments(extra)
         found["local_infile"] = is_on(extra.get("local_infile", True))
         return found
 
@@ -94,6 +94,12 @@ class MySqlDialect(SqlDialect):
         :param name: its name
         """
         return find_table(connection, schema, name)
+
+    def catalog(self, connection: sa.Connection) -> Catalog:
+        """Return the tables of all databases of the server that the user may see, except the system's."""
+        from airflow_provider_ckpt.connectors.sql.mysql_catalog import read_catalog
+
+        return read_catalog(connection)
 
     def key_problem(self, table: Table, key: Sequence[str]) -> tuple[str, str] | None:
         """Refuse a table with other unique keys, by which ``ON DUPLICATE KEY UPDATE`` would replace rows as well."""
@@ -216,7 +222,7 @@ class MySqlDialect(SqlDialect):
         :param query: the query
         :param columns: the columns that it selects
         """
-        from airflow_provider_ckpt.connectors.sql.mysql_load import fetch_bytes
+        from airflow_provider_ckpt.connectors.sql.mysql_load import fetch_columns
 
-        values = fetch_bytes(connection, query, len(columns))
-        return [from_texts(column, items) for column, items in zip(columns, values, strict=True)]
+        found = fetch_columns(connection, query)
+        return [from_texts(column, values) for column, values in zip(columns, found, strict=True)]

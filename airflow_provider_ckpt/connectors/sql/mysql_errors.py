@@ -41,7 +41,7 @@ def number_of(error: DBAPIError) -> int | None:
 
 
 def classify(error: DBAPIError) -> Failure:
-    """Return what an exception means, by the server's error number."""
+    """Classify an exception by the server's error number."""
     number = number_of(error)
     arguments: tuple[Any, ...] = getattr(error.orig, "args", ())
     text = next(iter(str(arguments[1]).splitlines()), "") if len(arguments) > 1 else first_line(error)

@@ -14,6 +14,7 @@ from pymysql.connections import Connection as DriverConnection
 from pymysql.connections import MySQLResult
 
 from airflow_provider_ckpt.connectors.sql.columns import Kind, Table
+from airflow_provider_ckpt.connectors.sql.mysql_result import read_columns
 from airflow_provider_ckpt.connectors.sql.mysql_table import quote
 
 if TYPE_CHECKING:
@@ -36,7 +37,19 @@ _SAVEPOINT = "ckpt_load"
 
 
 class _MemoryResult(MySQLResult):  # type: ignore[misc]  # the driver has no types
-    """Result of a statement, for which the driver sends memory in place of a file."""
+    """Result of a statement: memory is sent in place of a file and, if wanted, columns are kept in place of rows."""
+
+    connection: Any
+    columns: Sequence[pa.Array] = ()
+
+    def _read_rowdata_packet(self) -> None:
+        if not self.connection.as_columns:
+            super()._read_rowdata_packet()
+            return
+        self.columns = read_columns(self.connection, self.field_count)
+        self.connection = None  # as the driver does, so that no cycle of references remains
+        self.affected_rows = len(self.columns[0])
+        self.rows = ()
 
     def _read_load_local_packet(self, _: Any) -> None:
         connection = self.connection
@@ -46,33 +59,25 @@ class _MemoryResult(MySQLResult):  # type: ignore[misc]  # the driver has no typ
         connection.write_packet(b"")
         answer = connection._read_packet()
         if data is None:
-            raise pymysql.err.OperationalError(2068, "the server asked for a file that nobody offered")
+            raise pymysql.err.OperationalError(2068, "the server asked for a file although no rows were to be loaded")
         self._read_ok_packet(answer)
 
 
 class MemoryConnection(DriverConnection):  # type: ignore[misc]  # the driver has no types
-    """The driver's connection, which sends :attr:`to_load`, whatever file the server asks for.
+    """Connection of the driver that sends :attr:`to_load` in place of whatever file the server asks for.
 
     The driver itself would send any file of this machine that a server names.
     """
 
     to_load: memoryview | None = None
-    use_unicode: bool
-    decoders: dict[int, Any]
     _result: Any
-    as_bytes = False
+    as_columns = False
     may_load: bool | None = None
 
     def _read_query_result(self, unbuffered: bool = False) -> Any:  # the driver's signature
         self._result = None
         result = _MemoryResult(self)
-        ways = self.use_unicode, self.decoders
-        if self.as_bytes:
-            self.use_unicode, self.decoders = False, {}
-        try:
-            result.init_unbuffered_query() if unbuffered else result.read()
-        finally:
-            self.use_unicode, self.decoders = ways
+        result.init_unbuffered_query() if unbuffered else result.read()
         self._result = result
         if result.server_status is not None:
             self.server_status = result.server_status
@@ -134,20 +139,20 @@ def insert(connection: sa.Connection, target: Table, rows: pa.Table, key: Sequen
     return taken
 
 
-def fetch_bytes(connection: sa.Connection, query: sa.Select[Any], width: int) -> list[Sequence[bytes | None]]:
+def fetch_columns(connection: sa.Connection, query: sa.Executable) -> list[pa.Array]:
     """Return the result of a query column by column, each value as the bytes of the server's text.
 
     :param connection: an open connection
     :param query: the query
-    :param width: number of its columns
     """
     driver = _driver(connection)
-    driver.as_bytes = True
+    driver.as_columns = True
     try:
-        rows = connection.execute(query).fetchall()
+        connection.execute(query).close()
     finally:
-        driver.as_bytes = False
-    return list(zip(*rows, strict=True)) if rows else [()] * width
+        driver.as_columns = False
+    columns, driver._result.columns = driver._result.columns, []
+    return list(columns)
 
 
 def _load_statement(target: Table, names: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Settings of a MySQL or MariaDB server that decide whether it can keep the promise of a sink."""
+"""Refuse a MySQL or MariaDB server on which a fence does not hold, and warn of one whose commits are not durable."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ _VERIFY_CA, _VERIFY_IDENTITY = "VERIFY_CA", "VERIFY_IDENTITY"
 _MODES = ("DISABLED", "PREFERRED", "REQUIRED", _VERIFY_CA, _VERIFY_IDENTITY)
 
 
-def tls_context(extra: Mapping[str, Any]) -> ssl.SSLContext | None:
-    """Return the TLS settings of a connection; None if its extra has none, so that the driver decides.
+def tls_arguments(extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the driver's arguments for TLS; none if a connection leaves it to the driver, which takes it if it can.
 
     :param extra: ``ssl_mode``, and ``ssl`` with the files ``ca``, ``cert`` and ``key``, as a mapping or JSON text
     :raises ConfigError: if the mode is unknown
@@ -24,11 +24,13 @@ def tls_context(extra: Mapping[str, Any]) -> ssl.SSLContext | None:
     mode = str(extra.get("ssl_mode", _VERIFY_IDENTITY if files.get("ca") else "PREFERRED")).upper()
     if mode not in _MODES:
         raise ConfigError(f"ssl_mode: {mode} is unknown.", hint=f"Write one of {', '.join(_MODES)}.")
-    if mode in ("DISABLED", "PREFERRED") and not files:
-        return None
+    if mode == "DISABLED":
+        return {"ssl_disabled": True}
+    if mode == "PREFERRED" and not files:
+        return {}
     context = ssl.create_default_context(cafile=files.get("ca"))
     context.check_hostname = mode == _VERIFY_IDENTITY
     context.verify_mode = ssl.CERT_REQUIRED if mode in (_VERIFY_CA, _VERIFY_IDENTITY) else ssl.CERT_NONE
     if files.get("cert"):
         context.load_cert_chain(files["cert"], files.get("key"))
-    return context
+    return {"ssl": context}

@@ -1,4 +1,4 @@
-"""See which transactions of InnoDB are running."""
+"""Query the running transactions of InnoDB."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LONGEST_LOOK = 5.0
 """Seconds after which the server's copy of its transactions counts as unreadable."""
 
 _PAUSE = 0.11
-"""Seconds between two looks: the server renews its copy after 0.1 s without a look."""
+"""Seconds between two queries: the server renews its copy after 0.1 s without a query."""
 
 _RUNNING = "SELECT trx_id, trx_mysql_thread_id, trx_started FROM information_schema.innodb_trx"
 

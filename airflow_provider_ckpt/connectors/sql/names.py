@@ -35,6 +35,12 @@ def split_name(name: str) -> tuple[str | None, str]:
     return _unquoted(*found.groups()[:3]), _unquoted(*found.groups()[3:]) or ""
 
 
+def quote(name: str) -> str:
+    """Return a schema or table in double quotes, as :func:`split_name` reads it."""
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'
+
+
 def _unquoted(double: str | None, back: str | None, bare: str | None) -> str | None:
     if double is not None:
         return double.replace('""', '"')

@@ -1,4 +1,4 @@
-"""Convert rows for a target's columns, and find the values that a column cannot hold without loss.
+"""Convert rows for a target's columns, and find the values that a column cannot store without loss.
 
 Databases differ in what they do with such a value: they round, pad, truncate, take it for another, or refuse it. Here
 it is always an error of its row. What remains, such as a character that the column's encoding lacks, the server

@@ -13,13 +13,14 @@ from airflow_provider_ckpt.connectors.sql.database import Database
 from airflow_provider_ckpt.connectors.sql.incoming_values import ValueMismatchError
 from airflow_provider_ckpt.connectors.sql.source_table import SourceTable, look_up
 from airflow_provider_ckpt.connectors.sql.times import MICROSECONDS_A_DAY
+from airflow_provider_ckpt.connectors.table_origin import table_origin
 from airflow_provider_ckpt.core.errors import SourceError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_ckpt.config.pipeline import Pipeline
-    from airflow_provider_ckpt.core.wave import BatchTask
+    from airflow_provider_ckpt.core.wave_messages import BatchTask
 
 
 class SqlReader:
@@ -70,16 +71,8 @@ class SqlReader:
             yield pa.RecordBatch.from_arrays([_checked_positions(table, positions, task), *found], names=names)
 
     def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
-        """Return the headers of a dead letter that locate its record: source table, partition and position.
-
-        :param task: the record's batch
-        :param position: the record's position
-        """
-        return {
-            "source-table": task.key.source,
-            "source-partition": task.key.source,
-            "source-position": str(position),
-        }
+        """Return the headers of a dead letter that locate its record; see :func:`.table_origin`."""
+        return table_origin(task, position)
 
     def close(self) -> None:
         """Close the connection."""

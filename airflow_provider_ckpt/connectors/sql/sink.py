@@ -11,9 +11,10 @@ from airflow_provider_ckpt.connectors.batch_content import StoredDeadLetter
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.file_lists import FileList
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
+from airflow_provider_ckpt.connectors.receipt_row import to_receipt
 from airflow_provider_ckpt.connectors.sink_protocol import Claims, SinkContext
 from airflow_provider_ckpt.connectors.sql import lost_rows
-from airflow_provider_ckpt.connectors.sql.bookkeeping import FENCE, RECEIPT, REPLAY, Bookkeeping, now, to_receipt
+from airflow_provider_ckpt.connectors.sql.bookkeeping import FENCE, RECEIPT, REPLAY, Bookkeeping, now
 from airflow_provider_ckpt.connectors.sql.columns import Table
 from airflow_provider_ckpt.connectors.sql.connector import SqlSinkSection
 from airflow_provider_ckpt.connectors.sql.database import Database
@@ -23,10 +24,10 @@ from airflow_provider_ckpt.connectors.sql.names import split_name
 from airflow_provider_ckpt.connectors.sql.table_clause import table_clause
 from airflow_provider_ckpt.connectors.sql.target_checks import refuse_columns, refuse_target, refuse_untested
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_replay import Replay
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ConfigError, SinkError
 from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
+from airflow_provider_ckpt.core.replay_content import Replay
 
 if TYPE_CHECKING:
     import sqlalchemy as sa

@@ -7,26 +7,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
 from airflow_provider_ckpt.connectors.record_positions import PositionDigest, RecordPositions
-from airflow_provider_ckpt.connectors.source_protocol import (
+from airflow_provider_ckpt.connectors.source_plan import (
     Plan,
-    PlannedBatch,
     PlanRequest,
-    RecordShape,
     SourceFile,
     SourcePartition,
     Start,
 )
+from airflow_provider_ckpt.connectors.source_protocol import RecordShape
 from airflow_provider_ckpt.connectors.sql.closed_bound import candidate, wait_until_closed
 from airflow_provider_ckpt.connectors.sql.connector import SqlSourceSection
 from airflow_provider_ckpt.connectors.sql.database import Database
 from airflow_provider_ckpt.connectors.sql.source_table import SourceTable, look_up
-from airflow_provider_ckpt.connectors.sql.split import Split, batch_records, empty_batch, split
+from airflow_provider_ckpt.connectors.sql.split import split
+from airflow_provider_ckpt.connectors.table_split import MAX_COUNTED, Split, batch_records, plan_ranges
 from airflow_provider_ckpt.core.errors import CkptError, SourceError
 from airflow_provider_ckpt.core.ranges import START, Range
 
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from airflow_provider_ckpt.config.pipeline import Pipeline
-    from airflow_provider_ckpt.core.wave import BatchTask
+    from airflow_provider_ckpt.core.wave_messages import BatchTask
 
 log = logging.getLogger(__name__)
 
@@ -106,24 +105,9 @@ class SqlSource:
         :raises SourceError: if later rows will get numbers below the plan
         """
         plan = self._with_closed_bound(request)
-        batches: list[PlannedBatch] = []
-        left, more = request.max_records, plan.more
         with self._database.session(f"planning from {self._section.table}") as connection:
             table = self._table(connection)
-            for todo in request.ranges:
-                end = plan.bounds.get(todo.partition) if todo.end is None else todo.end
-                if end is None or end <= todo.start:
-                    continue
-                if left <= 0:
-                    more = True
-                    break
-                found = self._split(connection, table, Range(todo.start, end), request, left)
-                if not found.batches and todo.end is not None:  # the checkpoint must pass a range without rows
-                    found = empty_batch(table, Range(todo.start, end))
-                batches.extend(found.batches)
-                left -= found.records
-                more = more or found.more
-        return replace(plan, batches=batches, more=more)
+            return plan_ranges(request, plan, lambda span, left: self._split(connection, table, span, request, left))
 
     def may_have_late_records(self) -> bool:
         """Return True: applications may choose any value, or take one long before they insert it."""
@@ -160,7 +144,7 @@ class SqlSource:
 
     @staticmethod
     def _split(connection: sa.Connection, table: SourceTable, span: Range, request: PlanRequest, left: int) -> Split:
-        records = request.records_per_batch or batch_records(connection, table, span.start, span.end)
+        records = request.records_per_batch or batch_records(table.count(connection, span.start, span.end, MAX_COUNTED))
         return split(connection, table, span, records, left)
 
     @staticmethod

@@ -61,7 +61,7 @@ class SqliteDialect(SqlDialect):
         return {"isolation_level": None, "check_same_thread": False, "timeout": _BUSY_MS / 1000}
 
     def prepare(self, engine: sa.Engine) -> None:
-        """Begin transactions by hand: one that writes locks the file at once, so that nothing can come in between."""
+        """Begin transactions explicitly: one that writes locks the file immediately, so that no other can write."""
         import sqlalchemy as sa
 
         @sa.event.listens_for(engine, "connect")
@@ -75,7 +75,7 @@ class SqliteDialect(SqlDialect):
             connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     def classify(self, error: DBAPIError) -> Failure:
-        """Return what an exception means, by SQLite's error code."""
+        """Classify an exception by SQLite's error code."""
         code = getattr(error.orig, "sqlite_errorcode", 0)
         return Failure(_state(code), first_line(error), *_of_row(code))
 
@@ -147,7 +147,7 @@ class SqliteDialect(SqlDialect):
         return super().write(connection, target, _as_stored(rows), key)
 
     def bad_cursor(self, column: Column, cursor: sa.ColumnElement[Any]) -> sa.ColumnElement[bool] | None:
-        """Return the condition for values that are no integers, which any column may have but the row's own number."""
+        """Return the condition for values that are not integers, which any column but the row id may contain."""
         import sqlalchemy as sa
 
         return None if column.numbered else sa.func.typeof(cursor) != "integer"

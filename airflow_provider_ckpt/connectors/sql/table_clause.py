@@ -1,4 +1,4 @@
-"""Tables for SQLAlchemy's statements, with each name quoted as it is."""
+"""Tables for SQLAlchemy's statements, with each name quoted in its exact case."""
 
 from __future__ import annotations
 

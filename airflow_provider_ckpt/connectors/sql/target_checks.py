@@ -1,4 +1,4 @@
-"""Refuse targets, and columns of rows, with which rows could be lost or changed."""
+"""Refuse targets, columns of rows, and untested dialects, with which rows could be lost or changed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.sql.columns import TEXT_KINDS, Column, Kind, Table
 from airflow_provider_ckpt.connectors.sql.database import Database
+from airflow_provider_ckpt.connectors.target_columns import (
+    refuse_losses,
+    refuse_required_columns,
+    refuse_unknown_columns,
+)
 from airflow_provider_ckpt.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -86,36 +91,19 @@ def refuse_columns(table: Table, columns: Sequence[tuple[str, str]], pipeline: s
     :param pipeline: the pipeline's name, for the message
     """
     known, names = table.by_name, [name for name, _ in columns]
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise ConfigError(
-            f"target {table.label} has no column {', '.join(unknown)}; it has {', '.join(known)}",
-            pipeline=pipeline,
-            hint="Name the target's columns in transform.select, or add them to the target.",
-        )
+    refuse_unknown_columns(table.label, names, known, pipeline)
     lacking = [
         column.name
         for column in table.columns
         if column.name not in names and not (column.nullable or column.filled or column.generated)
     ]
-    if lacking:
-        raise ConfigError(
-            f"target {table.label} requires {', '.join(lacking)} (NOT NULL, no default); "
-            f"the rows have {', '.join(names)}",
-            pipeline=pipeline,
-            hint="Add the columns to transform.select, or give them a default.",
-        )
+    refuse_required_columns(table.label, names, lacking, pipeline)
     losses = [
         f"{name} is {kind} in the rows and {known[name].type_text} in the target"
         for name, kind in columns
         if not _is_stored(known[name], kind)
     ]
-    if losses:
-        raise ConfigError(
-            f"target {table.label} cannot store all values of the rows without loss: {'; '.join(losses)}",
-            pipeline=pipeline,
-            hint="To accept the loss, write an explicit cast in transform.select.",
-        )
+    refuse_losses(table.label, losses, pipeline)
 
 
 def _is_stored(column: Column, kind: str) -> bool:

@@ -12,22 +12,26 @@ from typing import TYPE_CHECKING
 from airflow_provider_ckpt.connectors.batch_content import BatchContent
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.dead_letter_retries import store_dead_letters
-from airflow_provider_ckpt.connectors.fencing import naming_batch, refuse_if_fenced, refuse_unless_current
+from airflow_provider_ckpt.connectors.open_batch import OpenBatch
+from airflow_provider_ckpt.connectors.receipt_row import to_receipt
+from airflow_provider_ckpt.connectors.refuse_fenced_run import naming_batch, refuse_if_fenced, refuse_unless_current
 from airflow_provider_ckpt.connectors.row_filter import exclude_rows
 from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, Refused, SinkContext
-from airflow_provider_ckpt.connectors.sql.bookkeeping import RECEIPT, Bookkeeping, to_receipt
+from airflow_provider_ckpt.connectors.sql.bookkeeping import RECEIPT, Bookkeeping
 from airflow_provider_ckpt.connectors.sql.columns import Table
 from airflow_provider_ckpt.connectors.sql.connector import SqlSinkSection
 from airflow_provider_ckpt.connectors.sql.database import Database
 from airflow_provider_ckpt.connectors.sql.dead_letters import write_dead_letters
 from airflow_provider_ckpt.connectors.sql.fence import fenced_epoch, locked_epoch, session_mark
 from airflow_provider_ckpt.connectors.sql.names import split_name
+from airflow_provider_ckpt.connectors.sql.row_count import refuse_other_row_count
 from airflow_provider_ckpt.connectors.sql.row_writer import RowWriter, Written
 from airflow_provider_ckpt.connectors.sum_identity import checked_counts
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo, FencedError, SinkError
 from airflow_provider_ckpt.core.receipt import Receipt
-from airflow_provider_ckpt.core.wave import BatchTask, Outcome
+from airflow_provider_ckpt.core.replay_content import may_overwrite
+from airflow_provider_ckpt.core.wave_messages import BatchTask, Outcome
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,28 +40,15 @@ if TYPE_CHECKING:
 
     from airflow_provider_ckpt.config.pipeline import Pipeline
 
-ROWS_DIFFER = "CKR01"
-"""SQLSTATE of a batch of which the server has not taken as many rows as were sent; no server uses the class."""
-
 
 @dataclass(frozen=True, slots=True)
-class _OpenBatch:
-    """A batch whose transaction is still open, and contains all rows that the target accepts.
+class _OpenBatch(OpenBatch):
+    """A batch whose transaction is still open, with the server's count of its rows.
 
-    :param task: the batch and its attempt
-    :param receipt: the receipt as it was claimed; it counts the refused rows as delivered until the batch is completed
-    :param numbers: numbers of the accepted rows
     :param taken: number of rows that the server says it has taken
     """
 
-    task: BatchTask
-    receipt: Receipt
-    numbers: pa.ChunkedArray
     taken: int
-
-    def is_continued_by(self, task: BatchTask, content: BatchContent) -> bool:
-        """Return whether a call of ``deliver`` completes this batch: the same attempt with only the accepted rows."""
-        return task == self.task and self.numbers.equals(content.rows.column(ROW_NUMBER))
 
 
 class SqlWriter:
@@ -126,14 +117,8 @@ class SqlWriter:
                 task.key, task.attempt, AttemptOutcome(existing.verdict.value), receipt=existing, receipt_existed=True
             )
         written = self._write(connection, target, task, content.rows)
-        if written.taken != written.sent and not self._rows_may_differ:
-            raise SinkError(
-                f"{written.sent} rows were sent, and the server has taken {written.taken}: a trigger of "
-                f"{target.label} drops or adds rows.",
-                batch=str(task.key),
-                sqlstate=ROWS_DIFFER,
-                hint="Change the trigger or, if this is intended, write sink.rows_may_differ: true.",
-            )
+        if not self._rows_may_differ:
+            refuse_other_row_count(written, target, task.key)
         if not written.refused:
             return self._complete(task, content, receipt, written.taken)
         if self._queue.in_other_store:
@@ -172,7 +157,7 @@ class SqlWriter:
     def _write(self, connection: sa.Connection, target: Table, task: BatchTask, rows: pa.Table) -> Written:
         if not rows.num_rows:
             return Written()
-        key = () if task.key.is_replay else self._key  # an existing row may be newer than a replayed record
+        key = self._key if may_overwrite(task.key) else ()
         return RowWriter(connection, self._database.dialect, target, key, self._queue.enabled).write(rows)
 
     def _complete(self, task: BatchTask, content: BatchContent, receipt: Receipt, taken: int) -> Outcome:

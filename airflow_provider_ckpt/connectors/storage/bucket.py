@@ -42,7 +42,7 @@ class Bucket:
         self._options = options
         self._store: ObjectStore | None = None
 
-    def beside(self, name: str) -> Bucket:
+    def sibling(self, name: str) -> Bucket:
         """Return another bucket that is opened with the same options."""
         return Bucket(self.scheme, name, self._options)
 
@@ -54,6 +54,11 @@ class Bucket:
     def url(self) -> str:
         """The bucket's URL, such as ``s3://bucket``."""
         return f"{self.scheme}://{self.name}"
+
+    @property
+    def lists_from_any_key(self) -> bool:
+        """False if the store lists all keys before the one at which a listing begins, as Azure's does."""
+        return self.scheme != "az"
 
     @property
     def storage_options(self) -> dict[str, str]:

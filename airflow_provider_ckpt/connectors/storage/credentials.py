@@ -47,7 +47,7 @@ class StoreOptions:
 
     @property
     def place(self) -> Mapping[str, str]:
-        """The options that say where the store is, as opposed to who asks."""
+        """The options that say where the store is, without the credentials."""
         return {name: value for name, value in self.options.items() if name.endswith("_endpoint") or name == _ACCOUNT}
 
     def with_account(self, host: str, key: str) -> StoreOptions:

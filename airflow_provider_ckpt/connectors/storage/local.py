@@ -38,7 +38,7 @@ class LocalLocation(Location):
 
     @property
     def uri(self) -> str:
-        """The path."""
+        """The path as it is, without a scheme such as ``file://``; see :attr:`.Location.uri`."""
         return str(self.path)
 
     @property

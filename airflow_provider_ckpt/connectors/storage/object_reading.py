@@ -1,9 +1,16 @@
-"""List the objects below a prefix of an object store, and read ranges of an object that must not have changed."""
+"""List the objects below a prefix of an object store, and read ranges of an object that must not have changed.
+
+A store answers one request after the other with a page of keys, and a page may take it a tenth of a second. So a
+prefix of which many keys are known is listed in parts at once, each from one of these keys to another.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.storage.bucket import status
@@ -16,21 +23,30 @@ if TYPE_CHECKING:
 _PAGE = 1000
 """Number of objects in one answer to a request to list, the largest number that the stores give."""
 
+_MAX_PARTS = 8
+_PART_KEYS = 5 * _PAGE
+"""Number of keys from which another part is worthwhile, since the last page of each part reads into the next."""
+
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
     """An object as the store lists it.
 
     :param key: the object's key
-    :param time: time of the object's creation, in ns since 1970
+    :param modified: time of the object's creation
     :param size: number of bytes
     :param etag: the store's text that changes when the object's content does
     """
 
     key: str
-    time: int
+    modified: datetime
     size: int
     etag: str
+
+    @property
+    def time(self) -> int:
+        """Time of the object's creation, in ns since 1970."""
+        return int(self.modified.timestamp() * 1e9)
 
 
 def list_objects(directory: ObjectLocation, after: str = "") -> Iterator[StoredObject]:
@@ -47,7 +63,7 @@ def list_objects(directory: ObjectLocation, after: str = "") -> Iterator[StoredO
     try:
         for page in obstore.list(bucket.store, directory.key or None, offset=after or None, chunk_size=_PAGE):
             for item in page:
-                if item["path"] > after:  # not every store begins where it is told to
+                if item["path"] > after:  # not every store honours the start of a listing
                     yield _stored(directory, item)
     except obstore.exceptions.InvalidPathError as error:
         raise ConfigError(
@@ -59,6 +75,44 @@ def list_objects(directory: ObjectLocation, after: str = "") -> Iterator[StoredO
             hint = "Create the bucket, or correct the path."
             raise ConfigError(f"there is no bucket {bucket.url}.", hint=hint) from None
         raise bucket.error(error, f"list {directory}") from None
+
+
+def list_in_parts(directory: ObjectLocation, keys: Sequence[str]) -> Iterator[StoredObject]:
+    """Yield all objects below a prefix, as :func:`list_objects` does, but list several parts of many at the same time.
+
+    :param directory: the prefix
+    :param keys: known keys below it, sorted, between which most others are expected
+    """
+    count = min(_MAX_PARTS, len(keys) // _PART_KEYS) if directory.bucket.lists_from_any_key else 0
+    if count < 2:
+        yield from list_objects(directory)
+        return
+    bounds = [keys[len(keys) * number // count] for number in range(1, count)]
+    _ = directory.bucket.store  # opened once, before the threads
+    with ThreadPoolExecutor(count) as pool:
+        parts = list(pool.map(partial(_list_part, directory), ["", *bounds], [*bounds, None]))
+    if None in parts:
+        yield from list_objects(directory)
+        return
+    for part in parts:
+        yield from part or ()
+
+
+def _list_part(directory: ObjectLocation, after: str, last: str | None) -> list[StoredObject] | None:
+    """Return the objects after a key, up to another one; None if the store does not list keys in their order.
+
+    :param directory: the prefix
+    :param after: key after which to begin; empty for the first
+    :param last: the last key, which need not exist; None for all
+    """
+    found: list[StoredObject] = []
+    for item in list_objects(directory, after):
+        if found and item.key <= found[-1].key:
+            return None
+        if last is not None and item.key > last:
+            break
+        found.append(item)
+    return found
 
 
 def find_object(location: ObjectLocation) -> StoredObject | None:
@@ -114,4 +168,4 @@ def _stored(location: ObjectLocation, item: ObjectMeta) -> StoredObject:
             f"the object store of {location} reports no e-tags, by which a replaced object would be recognised.",
             hint="Use a store that reports e-tags.",
         )
-    return StoredObject(item["path"], int(item["last_modified"].timestamp() * 1e9), item["size"], etag)
+    return StoredObject(item["path"], item["last_modified"], item["size"], etag)

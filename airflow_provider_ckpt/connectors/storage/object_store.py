@@ -1,7 +1,8 @@
-"""Location in an object store: Amazon S3 and stores with its protocol, Google Cloud Storage, Azure Blob Storage.
+"""Location in an object store; one that replaces an object although the condition of the request fails is refused.
 
-An object exists, as a whole, once a request to put it is acknowledged, and it is durable then. There are no
-directories: a directory is a prefix, and is there as long as an object has that prefix.
+Stores are Amazon S3 and others with its protocol, Google Cloud Storage, and Azure Blob Storage. An object exists, as a
+whole, once a request to put it is acknowledged, and it is durable then. There are no directories: a directory is a
+prefix, and is there as long as an object has that prefix.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class ObjectLocation(Location):
         bucket = bucket.partition("@")[0]
         if bucket == self.bucket.name:
             return ObjectLocation(self.bucket, key)
-        return ObjectLocation(self.bucket.beside(bucket), key)
+        return ObjectLocation(self.bucket.sibling(bucket), key)
 
     def read(self) -> bytes | None:
         """Return the content of the object; None if there is no such object."""

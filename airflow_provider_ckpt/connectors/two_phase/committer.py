@@ -5,6 +5,9 @@ it, and commits the batches that have no receipt as the version right after it. 
 whether that worked, so a commit that lost the race against another writer, one that failed, and one that succeeded with
 an error are handled alike.
 
+In a refresh (``sink.mode: replace``) a commit has only the receipts, which describe the staged files;
+``replacement.py`` adds them to the table when all are staged.
+
 A staged file is removed only if no commit of this wave ever named it: a named file may be part of a snapshot that is no
 longer the newest, of a table that was renamed or dropped, or of a request that is still in transit. The table's own
 maintenance removes the files that remain.
@@ -17,10 +20,11 @@ from contextlib import closing
 from datetime import UTC, datetime
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.fencing import name_batches
+from airflow_provider_ckpt.connectors.refuse_fenced_run import name_batches
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.connectors.two_phase.commit_retries import CommitRetries
-from airflow_provider_ckpt.connectors.two_phase.receipts import CommittedReceipt, ReceiptChain
+from airflow_provider_ckpt.connectors.two_phase.receipt_nodes import CommittedReceipt
+from airflow_provider_ckpt.connectors.two_phase.receipts import ReceiptChain
 from airflow_provider_ckpt.connectors.two_phase.restored_target import refuse_loss
 from airflow_provider_ckpt.connectors.two_phase.staging import StagedBatch, StagedWave
 from airflow_provider_ckpt.connectors.two_phase.version import TableOpener, TableVersion
@@ -28,7 +32,7 @@ from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import CkptError, FencedError, IoError
 from airflow_provider_ckpt.core.partition_order import StoppedPartitions
 from airflow_provider_ckpt.core.receipt import Receipt
-from airflow_provider_ckpt.core.wave import Outcome
+from airflow_provider_ckpt.core.wave_messages import Outcome
 
 
 class TableCommitter:
@@ -45,6 +49,7 @@ class TableCommitter:
     def __init__(self, pipeline: Pipeline, context: SinkContext, opener: TableOpener) -> None:
         self._pipeline = pipeline
         self._pinned = pipeline.pinned
+        self._refreshes = pipeline.sink.replaces is not None
         self._opener = opener
         self._context = context
         self._receipts: ReceiptChain | None = None
@@ -157,7 +162,12 @@ class TableCommitter:
             "epoch": self._context.epoch,
             "batches": [str(key) for key in chosen],
         }
-        return version.commit([wave.waiting[index] for index in chosen.values()], self._context.epoch, number, note)
+        added = [wave.waiting[index] for key, index in chosen.items() if not self._only_stages(key)]
+        return version.commit(added, self._context.epoch, number, note)
+
+    def _only_stages(self, key: BatchKey) -> bool:
+        """Return whether a batch belongs to a refresh, so that its rows wait until the refresh is published."""
+        return self._refreshes and not key.is_side_partition
 
     def _entry(self, outcome: Outcome, staged: StagedBatch, at: datetime) -> CommittedReceipt:
         receipt = Receipt(
@@ -171,7 +181,9 @@ class TableCommitter:
             staged.bound,
             staged.positions,
         )
-        return CommittedReceipt(receipt, staged.name)
+        return CommittedReceipt(
+            receipt, staged.name, staged=staged.for_refresh if self._only_stages(receipt.key) else None
+        )
 
 
 def _refuse_missing_files(staged: StagedBatch, version: TableVersion) -> None:

@@ -24,94 +24,23 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from airflow_provider_ckpt.connectors.two_phase.layout import TableLayout
+from airflow_provider_ckpt.connectors.two_phase.receipt_nodes import (
+    NO_BATCHES,
+    CommittedReceipt,
+    ReceiptedBatches,
+    ReceiptNode,
+    node_document,
+    parse_node,
+)
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ReceiptsUnreadableError
-from airflow_provider_ckpt.core.ranges import Range, merge
 from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
 
-_FORMAT = 1
 _RANDOM_BITS = 32
-_MAX_RUNS = 100
-"""Maximum number of ranges of seqs in a node's summary of one partition; if there are more, the highest are stored."""
 _MAX_NAMED = 3
 """Maximum number of partitions that an error names."""
-
-
-@dataclass(frozen=True, slots=True)
-class CommittedReceipt:
-    """A batch's receipt, with the staged files of the batch and the commit that added them.
-
-    :param receipt: the receipt
-    :param file: name of the staged files that were committed with the receipt (:attr:`StagedBatch.name`); None if none
-    :param version: version of the table that the commit created; 0 until the receipt is read back
-    """
-
-    receipt: Receipt
-    file: str | None
-    version: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ReceiptedBatches:
-    """A node's summary of one generation and partition: batches with a receipt in the node or in any node before it.
-
-    :param seq: highest seq of these batches
-    :param end: highest range end of these batches
-    :param runs: seqs of these batches, as ranges of consecutive numbers; only the highest ranges are stored, so a batch
-        with a lower seq may have a receipt, too
-    """
-
-    seq: int
-    end: int
-    runs: tuple[Range, ...]
-
-    def with_receipt(self, seq: int, end: int) -> ReceiptedBatches:
-        """Return a summary of these batches and one more.
-
-        :param seq: seq of the additional batch
-        :param end: its range end
-        """
-        runs = merge([*self.runs, Range(seq, seq + 1)])
-        return ReceiptedBatches(max(self.seq, seq), max(self.end, end), tuple(runs[-_MAX_RUNS:]))
-
-    def contains(self, seq: int) -> bool:
-        """Return whether the stored ranges have this seq. True means a receipt; False does not exclude one."""
-        return any(run.start <= seq < run.end for run in self.runs)
-
-
-_NO_BATCHES = ReceiptedBatches(-1, 0, ())
-
-
-@dataclass(frozen=True, slots=True)
-class ReceiptNode:
-    """Receipts of one commit: a link of the chain, stored in one JSON file.
-
-    :param previous: number of the node before this one; None if this is the first
-    :param version: version of the table that the commit created, 0 if not recorded
-    :param entries: receipts of the commit
-    :param receipted: the node's summary: batches with a receipt in this node or any before it, by generation and
-        partition
-    :param cut: number of an older node that cannot be read: the chain ends at the node that follows it; None if no cut
-        is known
-    """
-
-    previous: int | None
-    version: int
-    entries: Sequence[CommittedReceipt]
-    receipted: Mapping[tuple[int, str], ReceiptedBatches]
-    cut: int | None = None
-
-    def may_contain(self, key: BatchKey) -> bool:
-        """Return False if a batch certainly has no receipt in this node or an earlier one; True if it may have one."""
-        return key.seq <= self.receipted.get((key.generation, key.partition), _NO_BATCHES).seq
-
-    def contains(self, key: BatchKey) -> bool:
-        """Return True if a batch certainly has a receipt in this node or an earlier one; False if it may have none."""
-        return self.receipted.get((key.generation, key.partition), _NO_BATCHES).contains(key.seq)
 
 
 class ReceiptChain:
@@ -132,7 +61,7 @@ class ReceiptChain:
         reach = dict(self._node(previous).receipted) if previous is not None else {}
         for entry in entries:
             key, end = entry.receipt.key, entry.receipt.range.end
-            reach[key.generation, key.partition] = reach.get((key.generation, key.partition), _NO_BATCHES).with_receipt(
+            reach[key.generation, key.partition] = reach.get((key.generation, key.partition), NO_BATCHES).with_receipt(
                 key.seq, end
             )
         return self._write(previous, previous=previous, version=version, entries=entries, reach=reach)
@@ -165,13 +94,13 @@ class ReceiptChain:
         :param head: head of the chain, None if there are no receipts
         :raises ReceiptsUnreadableError: if a node is missing or damaged
         """
-        return next((node.entries for node in self._walk(head) if node.entries), ())
+        return next((node.entries for node in self.nodes(head) if node.entries), ())
 
     def first_unreadable(self, head: int | None) -> int | None:
         """Return the number of the newest node that is missing or damaged; None if the whole chain can be read."""
         number = head
         try:
-            for node in self._walk(head):
+            for node in self.nodes(head):
                 number = node.previous
         except ReceiptsUnreadableError:
             return number
@@ -185,7 +114,7 @@ class ReceiptChain:
         :raises ReceiptsUnreadableError: if a node is missing or damaged, after the receipts in newer nodes
         """
         wanted = set(keys)
-        for node in self._walk(head):
+        for node in self.nodes(head):
             wanted = {key for key in wanted if node.may_contain(key)}
             if not wanted:
                 break
@@ -206,7 +135,7 @@ class ReceiptChain:
         """
         wanted, found, newest = set(keys), set[BatchKey](), 0
         try:
-            for node in self._walk(head):
+            for node in self.nodes(head):
                 wanted = {key for key in wanted if node.may_contain(key)}
                 if not wanted:
                     break
@@ -234,7 +163,7 @@ class ReceiptChain:
         found: list[Receipt] = []
         unreadable: ReceiptsUnreadableError | None = None
         try:
-            for node in self._walk(head):
+            for node in self.nodes(head):
                 if all(is_known(generation, name, reach.end) for (generation, name), reach in node.receipted.items()):
                     break
                 receipts = (entry.receipt for entry in node.entries)
@@ -255,7 +184,10 @@ class ReceiptChain:
         reach: Mapping[tuple[int, str], ReceiptedBatches] | None = None,
         cut: int | None = None,
     ) -> int:
-        """Write a node durably and return its number, which is greater than the number of the previous head.
+        """Write the file of a node durably, under a new number, and return the number.
+
+        The node counts only once a commit makes this number the head of the chain. It is greater than the number of
+        the previous head, and its random lower bits keep two processes from choosing the same.
 
         :param before: number of the previous head
         :param previous: number of the node that the chain continues with; None to end it here
@@ -264,23 +196,18 @@ class ReceiptChain:
         :param reach: the node's summary, by generation and partition; None for an empty one
         :param cut: number of an older node that cannot be read, so that the chain ends at the node that follows it
         """
-        document = {
-            "format": _FORMAT,
-            "previous": previous,
-            "version": version,
-            "receipts": [entry.receipt.to_json() | {"file": entry.file} for entry in entries],
-            "reach": [
-                [*where, how_far.seq, how_far.end, [[run.start, run.end] for run in how_far.runs]]
-                for where, how_far in sorted((reach or {}).items())
-            ],
-            "cut": cut,
-        }
+        document = node_document(previous, version, entries, reach or {}, cut)
         count = ((before or 0) >> _RANDOM_BITS) + 1
         number = (count << _RANDOM_BITS) | secrets.randbits(_RANDOM_BITS)
         self._layout.node(number).write(json.dumps(document).encode(), exclusive=True)
         return number
 
-    def _walk(self, head: int | None) -> Iterator[ReceiptNode]:
+    def nodes(self, head: int | None) -> Iterator[ReceiptNode]:
+        """Yield the nodes of the chain, newest first.
+
+        :param head: head of the chain, None if there are no receipts
+        :raises ReceiptsUnreadableError: if a node is missing or damaged
+        """
         cuts: set[int | None] = {None}
         newer: ReceiptNode | None = None
         while head not in cuts and head is not None:
@@ -300,7 +227,7 @@ class ReceiptChain:
             return self._newest[1]
         path = self._layout.node(number)
         try:
-            node = _parse_node(json.loads(path.read() or b""), number)
+            node = parse_node(json.loads(path.read() or b""), number)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             lost = _describe_lost(newer) if newer is not None else "all receipts"
             raise ReceiptsUnreadableError(
@@ -314,41 +241,6 @@ class ReceiptChain:
         if self._newest is None or number > self._newest[0]:
             self._newest = (number, node)
         return node
-
-
-def _parse_node(document: Mapping[str, Any], number: int) -> ReceiptNode:
-    """Parse the JSON document of a receipt node.
-
-    :param document: the parsed JSON
-    :param number: number of the node
-    :raises ValueError: if the document is damaged; possibly another parsing error instead
-    """
-    previous, version, cut = document["previous"], document.get("version", 0), document.get("cut")
-    if any(type(found) is not int for found in (version, previous or 0, cut or 0)):
-        raise TypeError("the number of a receipt file or of a table version is not an integer")
-    if previous is not None and not 0 <= previous < number:
-        raise ValueError(f"receipt file {number} names file {previous} as its predecessor, which is not an earlier one")
-    return ReceiptNode(
-        previous,
-        version,
-        [CommittedReceipt(Receipt.from_json(item), item["file"], version) for item in document["receipts"]],
-        {
-            (int(generation), str(partition)): _parse_receipted(*how_far)
-            for generation, partition, *how_far in document["reach"]
-        },
-        cut,
-    )
-
-
-def _parse_receipted(seq: int, end: int, runs: Sequence[Sequence[int]] | None = None) -> ReceiptedBatches:
-    """Parse a node's summary of one partition.
-
-    :param seq: highest seq
-    :param end: highest range end
-    :param runs: start and end of each range of consecutive seqs; None in an early format
-    """
-    found = [Range(seq, seq + 1)] if runs is None else [Range(int(start), int(after)) for start, after in runs]
-    return ReceiptedBatches(int(seq), int(end), tuple(found))
 
 
 def _describe_lost(newer: ReceiptNode) -> str:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 from airflow_provider_ckpt.connectors.storage.location import Location
+from airflow_provider_ckpt.connectors.two_phase.receipt_nodes import CommittedReceipt
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import CkptError, IoError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
-from airflow_provider_ckpt.core.wave import BatchTask, Outcome
+from airflow_provider_ckpt.core.wave_messages import BatchTask, Outcome
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,27 @@ class StagedBatch:
             "positions": self.positions,
         }
         return Outcome(task.key, task.attempt, AttemptOutcome.STAGED, dead_letters=dead_letters, staged=data)
+
+    @property
+    def for_refresh(self) -> dict[str, Any]:
+        """Files and columns, as the receipt of a batch of a refresh stores them until the refresh is published."""
+        return {"files": [dict(file) for file in self.files], "schema": self.schema}
+
+    @classmethod
+    def of_receipt(cls, entry: CommittedReceipt) -> Self:
+        """Return the batch of a refresh that a receipt describes; see :attr:`for_refresh`."""
+        receipt, staged = entry.receipt, entry.staged or {"files": [], "schema": None}
+        return cls(
+            receipt.range,
+            receipt.bound,
+            receipt.verdict,
+            receipt.counts,
+            entry.file,
+            staged["files"],
+            dead_letters=False,
+            schema=staged["schema"],
+            positions=receipt.positions,
+        )
 
     def data(self, table: Location) -> list[Location]:
         """Return the staged data files.

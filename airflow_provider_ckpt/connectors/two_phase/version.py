@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from airflow_provider_ckpt.connectors import fencing
+from airflow_provider_ckpt.connectors import refuse_fenced_run
 from airflow_provider_ckpt.connectors.two_phase.layout import TableLayout
-from airflow_provider_ckpt.connectors.two_phase.receipts import CommittedReceipt
+from airflow_provider_ckpt.connectors.two_phase.receipt_nodes import CommittedReceipt
 from airflow_provider_ckpt.connectors.two_phase.staging import StagedBatch
 
 
@@ -90,7 +90,7 @@ class TableVersion(ABC):
         :param epoch: epoch of the run
         :raises FencedError: naming both epochs
         """
-        fencing.refuse_if_fenced(self.epoch, epoch, f"the table {self.layout.table}", self.layout.pipeline)
+        refuse_fenced_run.refuse_if_fenced(self.epoch, epoch, f"the table {self.layout.table}", self.layout.pipeline)
 
     def refuse_unless_current(self, epoch: int) -> None:
         """Raise an error unless the table's fence is at the run's epoch.
@@ -99,11 +99,13 @@ class TableVersion(ABC):
         :raises FencedError: if the fence is at a newer epoch
         :raises SinkError: if the fence was never raised, or was removed with the table
         """
-        fencing.refuse_unless_current(self.epoch, epoch, f"the table {self.layout.table}", self.layout.pipeline)
+        refuse_fenced_run.refuse_unless_current(
+            self.epoch, epoch, f"the table {self.layout.table}", self.layout.pipeline
+        )
 
 
 class TableOpener(Protocol):
-    """Opens the newest version of the table to which a wave is committed, anew for each try."""
+    """Opener of the newest version of the table to which a wave is committed; it opens the table again for each try."""
 
     @property
     def target(self) -> str:

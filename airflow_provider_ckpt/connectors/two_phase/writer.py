@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.batch_content import BatchContent, DeadLetter, record_error
 from airflow_provider_ckpt.connectors.dead_letter_retries import store_dead_letters
-from airflow_provider_ckpt.connectors.fencing import naming_batch
+from airflow_provider_ckpt.connectors.refuse_fenced_run import naming_batch
 from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, Refused, SinkContext
 from airflow_provider_ckpt.connectors.storage.location import Location
 from airflow_provider_ckpt.connectors.sum_identity import checked_counts
@@ -25,7 +25,7 @@ from airflow_provider_ckpt.connectors.two_phase.staging import StagedBatch, remo
 from airflow_provider_ckpt.connectors.two_phase.version import TableVersion
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo, ErrorType, FencedError
-from airflow_provider_ckpt.core.wave import BatchTask, Outcome
+from airflow_provider_ckpt.core.wave_messages import BatchTask, Outcome
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from airflow_provider_ckpt.core.action import require_reason
+from airflow_provider_ckpt.core.action import Action, ActionKind, require_reason
 from airflow_provider_ckpt.ledger.commands import sink_state
+from airflow_provider_ckpt.ledger.commands.use_proposal import use_proposal
 from airflow_provider_ckpt.ledger.session import Session
 from airflow_provider_ckpt.ledger.store import bulk_sql, events, tables
-from airflow_provider_ckpt.ledger.types import Lease
+from airflow_provider_ckpt.ledger.types import ActionResult, Lease
 
 
 class AdoptionCommands(Session):
     """Commands for the ledger id under which the sink stores a pipeline's receipts."""
 
-    def adopt(self, lease: Lease, ledger_id: str, *, actor: str, reason: str) -> None:
+    def adopt(
+        self, lease: Lease, ledger_id: str, *, actor: str, reason: str, proposal: str | None = None
+    ) -> ActionResult:
         """Take over another ledger's receipts in the sink, for a pipeline whose former ledger was lost.
 
         From then on, this ledger reads and writes the pipeline's receipts in the sink under the other ledger's id. The
@@ -24,7 +27,11 @@ class AdoptionCommands(Session):
         :param ledger_id: id of the other ledger, under which the sink stores the receipts
         :param actor: the user who requests the action, such as ``cli:ann@host7``
         :param reason: the user's explanation, which the audit log stores
+        :param proposal: id of the approved proposal that is used up in the same transaction; None if the action needs
+            no approval
+        :return: the result, with the ledger ids before and after
         :raises ConfigError: if actor or reason is missing
+        :raises LedgerStateError: if the proposal is for another action
         """
         require_reason("adopt", actor, reason, required=True)
         with self._command(lease, touch=()) as work:
@@ -34,8 +41,18 @@ class AdoptionCommands(Session):
             work.connection.execute(tables.pipeline.update().where(of_pipeline).values(adopted=ledger_id))
             sink_state.clear_state(work.connection, lease.pipeline)
             detail = {"before": before or self.id, "after": ledger_id, "reason": reason}
+            action = Action(ActionKind.ADOPT, ledger_id=ledger_id)
+            result = ActionResult(
+                action,
+                applied=True,
+                before={"receipts in the sink": f"of ledger {detail['before']}"},
+                after={"receipts in the sink": f"of ledger {ledger_id}"},
+            )
+            if proposal is not None:
+                use_proposal(work.connection, proposal, action, result, lease.pipeline, actor)
             row = events.event_row(work.lease, work.now, "adopted", detail) | {"actor": actor}
             bulk_sql.insert(work.connection, tables.event, [row])
+            return result
 
     def sink_id(self, pipeline: str) -> str:
         """Return the ledger id under which the sink stores a pipeline's receipts.

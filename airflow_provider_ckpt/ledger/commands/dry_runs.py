@@ -10,7 +10,7 @@ from typing import Any
 from airflow_provider_ckpt.core.action import NEED_REASON, Action, ActionKind, require_reason
 from airflow_provider_ckpt.core.proposals import ProposalState
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.ledger.commands import proposals, stored_actions
+from airflow_provider_ckpt.ledger.commands import apply_action, proposals
 from airflow_provider_ckpt.ledger.commands.apply_or_store import ACTION_TTL
 from airflow_provider_ckpt.ledger.queries import status
 from airflow_provider_ckpt.ledger.queries.line import PartitionLine
@@ -60,28 +60,38 @@ class DryRunCommands(Session):
             known = set(status.partitions(connection, pipeline))
             lease, _, _ = lease_store.acquire(connection, pipeline, actor, ACTION_TTL, 0, is_dead, force=True)
             work = UnitOfWork(connection, lease, datetime.now(UTC))
-            result = stored_actions.apply(work, action, actor=actor, reason=None)
+            result = apply_action.apply(work, action, actor=actor, reason=None)
             started = sorted(set(work.stored) - known)[: MAX_LINES - len(windows)]
             after = lines_of(connection, pipeline, {**windows, **dict.fromkeys(started)})
             connection.rollback()
             return DryRun(replace(result, applied=False), before, after)
 
     def take_up(
-        self, proposal_id: str, *, pipeline: str, origin: str, actor: str, reason: str | None = None
+        self,
+        proposal_id: str,
+        *,
+        pipeline: str,
+        origin: str,
+        actor: str,
+        reason: str | None = None,
+        check: Callable[[Action], None] = lambda _: None,
     ) -> ProposalRecord:
         """Approve a proposal on behalf of the user who made it, so that it can be carried out once, and return it.
 
         :param proposal_id: id of the proposal
         :param pipeline: the pipeline that it must concern
-        :param origin: the origin that it must have
+        :param origin: where and for whom it must have been made, such as ``page:7:orders``: by user 7 on the page
         :param actor: the user, who must be the one who made it
         :param reason: the user's reason
+        :param check: function that raises an error if the user may not carry the action out; the proposal stays open
+            then
         :raises ConfigError: if the action needs a reason and there is none; the proposal stays open then
         :raises LedgerStateError: if there is no such proposal, it was used, or it is no longer valid
         """
         with self._writing() as connection:
             found = proposals.load_own(connection, proposal_id, pipeline=pipeline, origin=origin, actor=actor)
             kind = found.proposal.action.kind
+            check(found.proposal.action)
             require_reason(kind, actor, reason, required=kind in NEED_REASON)
             proposals.approve(connection, found, actor=actor)
             return replace(found, state=ProposalState.APPROVED, answered_by=actor)
@@ -113,7 +123,7 @@ class DryRunCommands(Session):
 
 
 def _partitions_of(action: Action) -> list[str]:
-    """Return the ids of the partitions that an action names, in order."""
+    """Return the ids of the partitions that an action names, sorted and each only once."""
     names = [key.partition for key in action.batches]
     names += [*action.positions, *(name for name, _ in action.ranges)]
     if action.kind is not ActionKind.REPLAY_DEAD_LETTERS:

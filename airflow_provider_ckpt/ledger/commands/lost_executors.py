@@ -1,7 +1,6 @@
 """Settle a wave whose Spark executors or driver were lost before they could report (semantics, section 7).
 
-A batch that kills its executor is found by letting it run alone. Its deaths are counted, up to the limit at which the
-batch is held.
+Batches that may have killed their executor run alone next (``core/executor_killer.py``); the others are planned again.
 """
 
 from __future__ import annotations
@@ -11,7 +10,8 @@ from datetime import timedelta
 
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.decisions import Decision, HoldBatch
+from airflow_provider_ckpt.core.executor_killer import suspects
+from airflow_provider_ckpt.core.failure_decisions import Decision, HoldBatch
 from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.ledger.commands.settle import NewReceipts, apply_receipt, store_result
 from airflow_provider_ckpt.ledger.types import Settlement
@@ -43,19 +43,19 @@ def settle_lost_wave(
     """
     fresh: NewReceipts = [(receipt, {}) for receipt in receipts if apply_receipt(work, receipt)]
     decisions: dict[BatchKey, Decision] = {}
-    for lane in lanes:
-        open_ones = [batch for key in lane if (batch := work.batch_in_flight(key)) is not None]
-        for first, batch in zip([True] + [False] * len(open_ones), open_ones, strict=False):
-            partition = work.partition(batch.key)
-            ticket = partition.in_flight_ticket(batch.key.seq)
-            work.ended(batch.key, AttemptOutcome.ABANDONED)
-            if first and alone:
-                work.events += partition.died_alone(ticket, limit=limit)
-                if partition.batches[batch.key.seq].state is BatchState.HELD:
-                    decisions[batch.key] = HoldBatch()
-                continue
-            planned, events = partition.abandon(ticket)
-            work.events += events + (partition.run_alone(planned) if first else [])
+    unresolved = [key for lane in lanes for key in lane if work.batch_in_flight(key) is not None]
+    suspected = set(suspects(lanes, set(unresolved)))
+    for key in unresolved:
+        partition = work.partition(key)
+        ticket = partition.in_flight_ticket(key.seq)
+        work.ended(key, AttemptOutcome.ABANDONED)
+        if key in suspected and alone:
+            work.events += partition.died_alone(ticket, limit=limit)
+            if partition.batches[key.seq].state is BatchState.HELD:
+                decisions[key] = HoldBatch()
+            continue
+        planned, events = partition.abandon(ticket)
+        work.events += events + (partition.run_alone(planned) if key in suspected else [])
     work.advance()
     store_result(work, "lost", fresh, window)
     return Settlement([receipt for receipt, _ in fresh], decisions, checkpoint=work.checkpoint)

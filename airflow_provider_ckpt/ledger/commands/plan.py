@@ -7,11 +7,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_provider_ckpt.connectors.source_protocol import Plan, SourceFile, SourcePartition
+from airflow_provider_ckpt.connectors.source_plan import Plan, SourceFile, SourcePartition
 from airflow_provider_ckpt.core.batch import Batch
-from airflow_provider_ckpt.core.batch_transitions import Partition
 from airflow_provider_ckpt.core.errors import LedgerStateError, SourceError
 from airflow_provider_ckpt.core.low_watermark import EXPIRED
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.task_lease_owner import dag_run_of, task_of
 from airflow_provider_ckpt.core.tickets import Event
 from airflow_provider_ckpt.ledger.store import bulk_sql, tables
@@ -45,7 +45,7 @@ def declare(work: UnitOfWork, document: Mapping[str, Any]) -> None:
 def start_partitions(
     work: UnitOfWork, partitions: Mapping[SourcePartition, int], files: Sequence[SourceFile] = ()
 ) -> None:
-    """Store new source partitions, whose checkpoint is their declared first position; known ones are not changed.
+    """Store source partitions that the ledger does not know yet, each with its first position as the checkpoint.
 
     :param work: partitions of the pipeline, loaded under its lease in the command's transaction
     :param partitions: first position of each source partition; known partitions are checked only

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from airflow_provider_ckpt.core import reconcile as core_reconcile
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.batch_key import BatchKey, side_generation
-from airflow_provider_ckpt.core.dead_letter_replay import LostReplays
 from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
+from airflow_provider_ckpt.core.replay_content import LostReplays
 from airflow_provider_ckpt.core.side_partitions import restore_replay
 from airflow_provider_ckpt.core.tickets import Event
 from airflow_provider_ckpt.ledger.commands import generations

@@ -1,30 +1,32 @@
-"""Request an action: carry it out at once if no run holds the lease, store it otherwise, and apply stored ones."""
+"""The ledger's commands for users' actions: request one, or try it, or apply one or those stored under a lease.
+
+``apply_or_store.py`` decides whether a requested action is applied or stored.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-
-from sqlalchemy.engine import Connection
+from datetime import UTC, datetime
 
 from airflow_provider_ckpt.core.accepted_sink import AcceptedSink
 from airflow_provider_ckpt.core.action import (
+    NEED_COLUMNS,
     NEED_NEW_EPOCH,
     NEED_REASON,
     SINK_ACTIONS,
     Action,
     require_reason,
 )
-from airflow_provider_ckpt.core.dead_letter_replay import LostReplays
 from airflow_provider_ckpt.core.errors import LedgerStateError
-from airflow_provider_ckpt.core.lease import assume_alive
+from airflow_provider_ckpt.core.lease import never_dead
 from airflow_provider_ckpt.core.receipt import Receipt
-from airflow_provider_ckpt.ledger.commands import proposals, reconcile, sink_state, stored_actions
+from airflow_provider_ckpt.core.replay_content import LostReplays
+from airflow_provider_ckpt.ledger.commands import apply_action, reconcile, sink_state, stored_actions
 from airflow_provider_ckpt.ledger.commands.apply_or_store import ACTION_TTL, apply_or_store
+from airflow_provider_ckpt.ledger.commands.use_proposal import use_proposal
 from airflow_provider_ckpt.ledger.queries import status
 from airflow_provider_ckpt.ledger.session import Session
-from airflow_provider_ckpt.ledger.store import bulk_sql, events, tables
 from airflow_provider_ckpt.ledger.store import lease as lease_store
 from airflow_provider_ckpt.ledger.types import ActionResult, Lease, StoredAction
 from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
@@ -40,7 +42,7 @@ class ActionCommands(Session):
         *,
         actor: str,
         reason: str | None = None,
-        is_dead: Callable[[str], bool] = assume_alive,
+        is_dead: Callable[[str], bool] = never_dead,
         dry_run: bool = False,
         receipts: Iterable[Receipt] = (),
         proposal: str | None = None,
@@ -49,7 +51,8 @@ class ActionCommands(Session):
 
         A stored action is applied by the run that holds the lease, or by the next one. Actions that need the sink's
         fence or its receipts, which are all of :data:`~airflow_provider_ckpt.core.action.NEED_RECEIPTS_READ`, are
-        always stored; a run applies them by :meth:`apply_stored_actions`. Before the action is carried out, actions
+        always stored; a run applies them by :meth:`apply_stored_actions`. An acceptance of changed columns is always
+        stored too, see :meth:`.SchemaVersionCommands.settle_acceptances`. Before the action is carried out, actions
         that were stored earlier are applied.
 
         :param pipeline: name of the pipeline
@@ -74,7 +77,7 @@ class ActionCommands(Session):
                 lease, _, _ = lease_store.acquire(connection, pipeline, actor, ACTION_TTL, 0, is_dead, force=True)
                 if found := list(receipts):
                     reconcile.reconcile(UnitOfWork(connection, lease, datetime.now(UTC)), found, LostReplays())
-                result = stored_actions.apply(
+                result = apply_action.apply(
                     UnitOfWork(connection, lease, datetime.now(UTC)), action, actor=actor, reason=reason
                 )
                 connection.rollback()
@@ -88,7 +91,7 @@ class ActionCommands(Session):
                 )
             result = apply_or_store(connection, pipeline, action, actor=actor, reason=reason, is_dead=is_dead)
             if proposal is not None:
-                _use_proposal(connection, proposal, action, result, pipeline, actor)
+                use_proposal(connection, proposal, action, result, pipeline, actor)
             return result
 
     def act_under_lease(
@@ -118,46 +121,32 @@ class ActionCommands(Session):
         """
         require_reason(action.kind, actor, reason, required=action.kind in NEED_REASON)
         with self._command(lease) as work:
-            result = stored_actions.apply(work, action, actor=actor, reason=reason)
+            result = apply_action.apply(work, action, actor=actor, reason=reason)
             if accepted is not None:
                 sink_state.store_accepted(work, accepted, actor)
             if proposal is not None:
-                _use_proposal(work.connection, proposal, action, result, lease.pipeline, actor)
+                use_proposal(work.connection, proposal, action, result, lease.pipeline, actor)
             return result
 
-    def apply_stored_actions(self, lease: Lease, *, now: datetime, behind_fence: bool = False) -> list[ActionResult]:
+    def apply_stored_actions(
+        self, lease: Lease, *, now: datetime, behind_fence: bool = False, compares_columns: bool = True
+    ) -> list[ActionResult]:
         """Apply the actions of users that were stored while a run held the lease, and return their results.
 
         :param lease: lease of the pipeline; the command is refused if its epoch or owner is no longer current
         :param now: time of the command
         :param behind_fence: whether the sink has just been fenced and reconciled under this epoch; if not, force stops
             and rewinds stay stored
+        :param compares_columns: whether the run compares the source's columns: acceptances of changed columns then stay
+            stored until it has done so; if not, they are refused
         """
         with self._command(lease, now) as work:
-            return stored_actions.apply_stored_actions(work, skip=frozenset() if behind_fence else NEED_NEW_EPOCH)
+            refused = [] if compares_columns else stored_actions.refuse_acceptances(work)
+            skip = NEED_COLUMNS if behind_fence else NEED_COLUMNS | NEED_NEW_EPOCH
+            return [*refused, *stored_actions.apply_stored_actions(work, skip=skip)]
 
     def stored_actions(self, pipeline: str) -> list[StoredAction]:
         """Return the actions of users that are stored and have not been applied yet, oldest first."""
         with self._reading() as connection:
             status.require_pipeline(connection, pipeline)
             return stored_actions.stored_actions(connection, pipeline)
-
-
-def _use_proposal(
-    connection: Connection, proposal: str, action: Action, result: ActionResult, pipeline: str, actor: str
-) -> None:
-    """Mark a proposal as carried out, and record an event that names the approval on which the action is based.
-
-    :param connection: connection inside the transaction of the action
-    :param proposal: id of the proposal
-    :param action: the action that was carried out or stored
-    :param result: the result of the action
-    :param pipeline: name of the pipeline
-    :param actor: the user in whose name the action was carried out
-    :raises LedgerStateError: if the proposal is not approved, was used already, or is for another action
-    """
-    detail = proposals.use_up(connection, proposal, action, result, pipeline=pipeline, actor=actor)
-    lease_row = lease_store.lock_row(connection, pipeline)
-    moment = lease_store.database_time(connection)
-    event_lease = Lease(pipeline, actor, lease_row.epoch if lease_row else 0, timedelta(0), moment)
-    bulk_sql.insert(connection, tables.event, [events.event_row(event_lease, moment, "approved", detail)])

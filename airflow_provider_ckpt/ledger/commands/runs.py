@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_replay import LostReplays
-from airflow_provider_ckpt.core.lease import TAKEOVERS, assume_alive
+from airflow_provider_ckpt.core.lease import TAKEOVERS, never_dead
 from airflow_provider_ckpt.core.receipt import Receipt
+from airflow_provider_ckpt.core.replay_content import LostReplays
 from airflow_provider_ckpt.ledger.commands import plan as plan_commands
 from airflow_provider_ckpt.ledger.commands import reconcile, settle
 from airflow_provider_ckpt.ledger.commands.begin import begin_attempts
 from airflow_provider_ckpt.ledger.commands.lost_executors import settle_lost_wave
+from airflow_provider_ckpt.ledger.queries import failed_runs
 from airflow_provider_ckpt.ledger.session import Session
 from airflow_provider_ckpt.ledger.store import bulk_sql, events, tables
 from airflow_provider_ckpt.ledger.store import lease as lease_store
@@ -23,9 +24,9 @@ from airflow_provider_ckpt.ledger.types import Lease, Reconciliation, Settlement
 from airflow_provider_ckpt.ledger.unit_of_work import TouchedBatches
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.connectors.source_protocol import Plan, SourceFile, SourcePartition
+    from airflow_provider_ckpt.connectors.source_plan import Plan, SourceFile, SourcePartition
     from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy
-    from airflow_provider_ckpt.core.wave import Outcome
+    from airflow_provider_ckpt.core.wave_messages import Outcome
 
 
 class RunCommands(Session):
@@ -38,7 +39,7 @@ class RunCommands(Session):
         ttl: timedelta,
         *,
         at_least: int = 0,
-        is_dead: Callable[[str], bool] = assume_alive,
+        is_dead: Callable[[str], bool] = never_dead,
         force: bool = False,
     ) -> Lease:
         """Acquire the pipeline's lease for an owner under a new epoch.
@@ -65,6 +66,17 @@ class RunCommands(Session):
             )
         return replace(lease, taken_over=taken)
 
+    def register(self, pipelines: Iterable[str]) -> None:
+        """Record pipelines before any of them runs; nothing happens to those that the ledger knows.
+
+        A declaration of many tables records its pipelines together, so that a first run that ends early leaves none
+        that the next one takes for new.
+
+        :param pipelines: their names
+        """
+        with self._writing() as connection:
+            lease_store.insert_pipelines(connection, pipelines)
+
     def renew(self, lease: Lease) -> None:
         """Extend the lease by its TTL from now, so that no other owner takes it over.
 
@@ -73,18 +85,26 @@ class RunCommands(Session):
         with self._writing() as connection:
             lease_store.renew(connection, lease.pipeline, lease.epoch, lease.owner)
 
-    def release(self, lease: Lease) -> None:
+    def release(self, lease: Lease, *, error: str | None = None, succeeded: bool = False) -> None:
         """Release the lease, so that another run can acquire it.
 
         Nothing happens if it was already released or taken over.
+
+        :param lease: the lease
+        :param error: why a run failed, which :meth:`failed_runs` returns until a run has succeeded; None if it is not a
+            run that failed
+        :param succeeded: whether a run ended without an error
         """
         with self._writing() as connection:
             if lease_store.release(connection, lease):
                 moment = lease_store.database_time(connection)
-                bulk_sql.insert(connection, tables.event, [events.event_row(lease, moment, "lease_released", {})])
+                detail = failed_runs.detail_of_release(
+                    connection, lease.pipeline, moment, error=error, succeeded=succeeded
+                )
+                bulk_sql.insert(connection, tables.event, [events.event_row(lease, moment, "lease_released", detail)])
 
     def attach(self, pipeline: str, epoch: int, owner: str) -> Lease:
-        """Renew the lease that another process of the same run acquired, and return it for use in this process.
+        """Renew a lease that another process of the same run has acquired, and return it for use in this process.
 
         :param pipeline: name of the pipeline
         :param epoch: epoch of the lease
@@ -111,7 +131,7 @@ class RunCommands(Session):
         files: Sequence[SourceFile] = (),
         now: datetime | None = None,
     ) -> None:
-        """Store new source partitions, whose checkpoint is their declared first position; known ones are not changed.
+        """Store source partitions that the ledger does not know yet, each with its first position as the checkpoint.
 
         :param lease: lease of the pipeline; the command is refused if its epoch or owner is no longer current
         :param partitions: first position of each source partition; known partitions are checked only

@@ -13,8 +13,9 @@ from typing import Any
 
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, Instruction
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.batch_transitions import Partition
-from airflow_provider_ckpt.core.decisions import (
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
+from airflow_provider_ckpt.core.failed_attempt import decide
+from airflow_provider_ckpt.core.failure_decisions import (
     Decision,
     FailRun,
     HaltRun,
@@ -23,12 +24,12 @@ from airflow_provider_ckpt.core.decisions import (
     RetryBatch,
     SkipBatch,
 )
-from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.core.reconcile import import_receipts
-from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy, decide
+from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy
 from airflow_provider_ckpt.core.tickets import Event
-from airflow_provider_ckpt.core.wave import Outcome
+from airflow_provider_ckpt.core.wave_messages import Outcome
 from airflow_provider_ckpt.ledger.store import bulk_sql, dead_letter_index, low_watermark, partitions, tables
 from airflow_provider_ckpt.ledger.store import events as event_store
 from airflow_provider_ckpt.ledger.types import Settlement

@@ -1,40 +1,25 @@
-"""Apply users' actions in the ledger, or store them while a run holds the lease (semantics, section 4).
+"""Stored actions: those that users requested while a run held the lease, until a run applies or refuses them.
 
-Each action is recorded as an event with actor, reason, and the state before and after.
+A run applies them between its waves; those that need a new epoch, such as a rewind, only when it starts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
-from dataclasses import replace
+from collections.abc import Callable, Set
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from airflow_provider_ckpt.connectors.source_protocol import SNAPSHOT
-from airflow_provider_ckpt.core import apply_action
-from airflow_provider_ckpt.core.action import DEAD_LETTER_ACTIONS, SINK_ACTIONS, Action, ActionKind
-from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchState
-from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_replay import Replay
-from airflow_provider_ckpt.core.dead_letter_selection import find_replayed, replaying_within
-from airflow_provider_ckpt.core.dead_letters import DeadLetterState, IndexEntry
-from airflow_provider_ckpt.core.errors import CkptError, LedgerStateError
-from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.tickets import Event
-from airflow_provider_ckpt.ledger.commands import generations
-from airflow_provider_ckpt.ledger.commands.sink_state import clear_state
-from airflow_provider_ckpt.ledger.queries import sink_state
-from airflow_provider_ckpt.ledger.store import bulk_sql, dead_letter_index, tables
+from airflow_provider_ckpt.core.action import Action, ActionKind
+from airflow_provider_ckpt.core.errors import LedgerStateError
+from airflow_provider_ckpt.ledger.commands.apply_action import apply
+from airflow_provider_ckpt.ledger.store import bulk_sql, tables
 from airflow_provider_ckpt.ledger.store import events as event_store
 from airflow_provider_ckpt.ledger.types import ActionResult, StoredAction
 from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
 
 _I = tables.stored_action.c
-
-_READ_ON = frozenset({ActionKind.REWIND, ActionKind.RESEND_TO_SINK})
-"""Actions after which a partition is read again from a position on, including everything that follows."""
 
 
 def store_action(
@@ -71,49 +56,6 @@ def stored_actions(connection: Connection, pipeline: str) -> list[StoredAction]:
     return [StoredAction(row.id, Action.from_json(row.argument), row.actor, row.reason, row.stored_at) for row in rows]
 
 
-def apply(work: UnitOfWork, action: Action, *, actor: str, reason: str | None) -> ActionResult:
-    """Apply one action to the pipeline, write all changes to the ledger, and record its events.
-
-    :param work: partitions of the pipeline, loaded under its lease in the command's transaction
-    :param action: the action
-    :param actor: the user who requests the action, such as ``cli:ann@host7``
-    :param reason: the user's explanation, which the audit log stores; None if there is none
-    :return: the result, with the values that the action concerns before and after it
-    :raises LedgerStateError: if the pipeline's state does not allow the action; nothing is changed then
-    """
-    pipeline = work.lease.pipeline
-    if action.kind in DEAD_LETTER_ACTIONS:
-        action = replace(
-            action, dead_letters=tuple(dead_letter_index.select_open(work.connection, pipeline, action.dead_letters))
-        )
-    _refuse_duplicates(work, action)
-    if action.kind in _READ_ON:
-        action = replace(action, taken_back=_replays_read_again(work, action))
-    before = _affected_state(work, action)
-    try:
-        events = apply_action.apply(work.pipeline_state, action, reason=reason or "")
-    except CkptError as error:
-        error.pipeline = error.pipeline or pipeline
-        raise
-    _record_outcomes(work, events)
-    generations.record_generations(work, events, reason)
-    _update_dead_letter_index(work, action, events)
-    if action.kind in SINK_ACTIONS:
-        clear_state(work.connection, pipeline)
-        for item in work.touched_partitions:
-            item.receipted = None
-    _update_source_states(work, action)
-    work.store()
-    after = _affected_state(work, action)
-    detail = {"action": action.to_json(), "reason": reason, "before": before, "after": after}
-    rows = [
-        *event_store.event_rows(work.lease, work.now, events),
-        event_store.event_row(work.lease, work.now, action.kind.value, detail),
-    ]
-    bulk_sql.insert(work.connection, tables.event, [row | {"actor": actor} for row in rows])
-    return ActionResult(action, applied=True, before=before, after=after)
-
-
 def apply_stored_actions(work: UnitOfWork, *, skip: Set[ActionKind], keep_refused: bool = False) -> list[ActionResult]:
     """Apply the stored actions of a pipeline, oldest first, and return their results.
 
@@ -133,164 +75,70 @@ def apply_stored_actions(work: UnitOfWork, *, skip: Set[ActionKind], keep_refuse
         except LedgerStateError as refusal:
             if keep_refused:
                 continue
-            result = ActionResult(intent.action, applied=False, refusal=str(refusal))
-            detail = {"action": intent.action.to_json(), "reason": intent.reason, "refusal": result.refusal}
-            row = event_store.event_row(work.lease, work.now, "action_refused", detail) | {"actor": intent.actor}
-            bulk_sql.insert(work.connection, tables.event, [row])
-        work.connection.execute(
-            tables.stored_action.update()
-            .where(_I.id == intent.id)
-            .values(applied_at=work.now, result={"applied": result.applied, "refusal": result.refusal})
-        )
+            result = _refuse(work, intent, str(refusal))
+        _close(work, intent, result)
         results.append(result)
     return results
 
 
-def _refuse_duplicates(work: UnitOfWork, action: Action) -> None:
-    """Refuse to read ranges again whose dead letters a replay has delivered, since their rows would be there twice.
+def settle_acceptances(
+    work: UnitOfWork, *, version: str, source: str, refusal: Callable[[StoredAction], str | None]
+) -> list[StoredAction]:
+    """Apply the stored acceptances of columns that a version has, refuse those of others, and return the rest.
 
-    The check applies to range replays only. It is omitted if the user chose ``--with-replayed`` or the sink replaces
-    rows by key.
+    An acceptance that is returned is of the columns that the source has now, and no version has them yet.
 
-    :param work: partitions of the pipeline, loaded under its lease in the command's transaction
-    :param action: the action
-    :raises LedgerStateError: if there are such dead letters; the error names their batches and range
+    :param work: the lease and the connection of the command's transaction
+    :param version: fingerprint of the columns of the newest version
+    :param source: fingerprint of the columns that the source has now
+    :param refusal: function that returns why an acceptance of these columns is refused, or None
     """
-    pipeline = work.lease.pipeline
-    if (
-        action.kind is not ActionKind.REPLAY
-        or action.with_replayed
-        or sink_state.replaces_by_key(work.connection, pipeline)
-    ):
-        return
-    entries = dead_letter_index.load(work.connection, pipeline)
-    found = find_replayed(entries, action.ranges, dead_letter_index.load_rereads(work.connection, pipeline))
-    if not found:
-        return
-    records = sum(entry.dead_letters.records for entry in found)
-    batches = ", ".join(dict.fromkeys(str(entry.dead_letters.key) for entry in found[:5])) + (
-        " …" if len(found) > 5 else ""
+    waiting = []
+    for intent in _acceptances(work):
+        if intent.action.fingerprint == version:
+            _close(work, intent, apply(work, intent.action, actor=intent.actor, reason=intent.reason))
+        elif intent.action.fingerprint != source:
+            changed = "the source's columns have changed again since they were accepted."
+            _close(work, intent, _refuse(work, intent, changed))
+        elif refused := refusal(intent):
+            _close(work, intent, _refuse(work, intent, refused))
+        else:
+            waiting.append(intent)
+    return waiting
+
+
+def refuse_acceptances(work: UnitOfWork) -> list[ActionResult]:
+    """Refuse the stored acceptances of columns, for a run that does not compare the source's columns.
+
+    :param work: the lease and the connection of the command's transaction
+    :return: their results
+    """
+    refusal = "the declaration no longer has the section schema, so its runs do not compare the source's columns."
+    results = []
+    for intent in _acceptances(work):
+        results.append(_refuse(work, intent, refusal))
+        _close(work, intent, results[-1])
+    return results
+
+
+def _acceptances(work: UnitOfWork) -> list[StoredAction]:
+    """Return the stored acceptances of columns, oldest first."""
+    found = stored_actions(work.connection, work.lease.pipeline)
+    return [intent for intent in found if intent.action.kind is ActionKind.ACCEPT_SCHEMA]
+
+
+def _refuse(work: UnitOfWork, intent: StoredAction, refusal: str) -> ActionResult:
+    """Add the event ``action_refused`` to the audit log, and return the result of the refused action."""
+    detail = {"action": intent.action.to_json(), "reason": intent.reason, "refusal": refusal}
+    row = event_store.event_row(work.lease, work.now, "action_refused", detail) | {"actor": intent.actor}
+    bulk_sql.insert(work.connection, tables.event, [row])
+    return ActionResult(intent.action, applied=False, refusal=refusal)
+
+
+def _close(work: UnitOfWork, intent: StoredAction, result: ActionResult) -> None:
+    """Store the result of a stored action, applied or refused, with which the action is no longer pending."""
+    work.connection.execute(
+        tables.stored_action.update()
+        .where(_I.id == intent.id)
+        .values(applied_at=work.now, result={"applied": result.applied, "refusal": result.refusal})
     )
-    affected = Range(min(entry.range.start for entry in found), max(entry.range.end for entry in found))
-    raise LedgerStateError(
-        f"a replay has delivered, or is about to deliver, at least some of the {records} dead letters of {batches} in "
-        f"{affected}; reading the range again would deliver them twice.",
-        pipeline=pipeline,
-        position=affected.start,
-        hint=f"Read only the ranges before and after {affected}. If their rows were deleted from the target, or may be "
-        "there twice, add --with-replayed.",
-    )
-
-
-def _replays_read_again(work: UnitOfWork, action: Action) -> tuple[str, ...]:
-    """Return the side partitions of unfinished replays whose records an action reads again.
-
-    Both the replay and the second reading would deliver these records, so the caller ends the replays.
-
-    :param work: partitions of the pipeline, loaded under its lease in the command's transaction
-    :param action: a rewind, or a resend to a sink that has lost records
-    """
-    partitions = work.pipeline_state.partitions
-    ranges = [*action.ranges]
-    for name, start in action.positions.items():
-        end = partitions[name].planned_end if name in partitions else start
-        ranges += [(name, Range(start, end))] if start < end else []
-    waiting = dead_letter_index.load(work.connection, work.lease.pipeline) if ranges else ()
-    return tuple(sorted({entry.replay for entry in replaying_within(waiting, ranges) if entry.replay in partitions}))
-
-
-def _affected_state(work: UnitOfWork, action: Action) -> dict[str, Any]:
-    """Return the current values that an action may change, to be shown as the state before or after the action.
-
-    These are the phase, the states of the batches that the action names, the number of held batches, the checkpoints of
-    the partitions that it names, the states of its dead letters and, for actions on the sink, the stored state of the
-    sink.
-
-    :param work: partitions of the pipeline, loaded under its lease in the command's transaction
-    :param action: the action
-    """
-    partitions, of_the_sink = work.pipeline_state.partitions, action.kind in SINK_ACTIONS
-    batches: dict[str, str | None] = {}
-    for key in action.batches:
-        batch = partitions[key.partition].batches.get(key.seq) if key.partition in partitions else None
-        batches[str(key)] = None if batch is None else batch.state.value
-    touched = {*action.positions, *(name for name, _ in action.ranges)} & set(partitions)
-    found = (
-        dead_letter_index.load(work.connection, work.lease.pipeline, {item.key for item in action.dead_letters})
-        if action.dead_letters
-        else []
-    )
-    return {
-        "phase": work.pipeline_state.phase.value,
-        "batches": batches,
-        "held": sum(b.state is BatchState.HELD for p in partitions.values() for b in p.batches.values()),
-        "checkpoint": {name: [partitions[name].generation, partitions[name].committed] for name in sorted(touched)},
-        "dead_letters": _count_by_state(found),
-    } | (
-        {"sink": sink_state.to_json(sink_state.load_expected_state(work.connection, work.lease.pipeline))}
-        if of_the_sink
-        else {}
-    )
-
-
-def _count_by_state(entries: Iterable[IndexEntry]) -> dict[str, int]:
-    """Return the number of dead letters in each state, leaving out states without any."""
-    counts = dict.fromkeys(DeadLetterState, 0)
-    for entry in entries:
-        counts[entry.state] += entry.dead_letters.records
-    return {state.value: records for state, records in counts.items() if records}
-
-
-def _update_source_states(work: UnitOfWork, action: Action) -> None:
-    """Change the states that the source connector has stored with its partitions, as an action requires.
-
-    The next planning compares the source with these states. The values of ``action.states`` replace stored ones. For
-    rewound partitions the facts about the source at the last planning (key ``snapshot``) are removed, since they
-    concern records that are read again.
-
-    :param work: partitions of the pipeline, loaded under its lease in the command's transaction
-    :param action: the action
-    """
-    for name, state in action.states.items():
-        if name in work.stored:
-            work.stored[name].state = {**work.stored[name].state, **state}
-    for name in action.positions:
-        item = work.stored[name]
-        item.state = {key: value for key, value in item.state.items() if key != SNAPSHOT}
-
-
-def _update_dead_letter_index(work: UnitOfWork, action: Action, events: Sequence[Event]) -> None:
-    """Update the states of dead letters in the index after an action, for example to ``replaying`` or ``discarded``.
-
-    :param work: partitions of the pipeline, loaded under its lease in the command's transaction
-    :param action: the action
-    :param events: the events that the action caused
-    """
-    connection, pipeline = work.connection, work.lease.pipeline
-    if action.kind is ActionKind.RESEND_TO_SINK:
-        dead_letter_index.park_lost_replays(connection, pipeline, action.dead_letters)
-    if action.kind is ActionKind.DISCARD_DEAD_LETTERS:
-        dead_letter_index.set_state(connection, pipeline, action.dead_letters, DeadLetterState.DISCARDED)
-    for event in events:
-        if event.kind == "side_partition_started" and "state" in event.detail:
-            replay = Replay.from_json(event.detail["state"])
-            dead_letter_index.set_state(
-                connection, pipeline, replay.dead_letters, DeadLetterState.REPLAYING, event.partition
-            )
-        elif event.kind == "skipped" and event.seq is not None and event.partition in work.replays:
-            span = Range(*event.detail["range"])
-            replay = work.replays[event.partition]
-            dead_letter_index.park_again(connection, pipeline, [placed.dead_letters for placed in replay.within(span)])
-
-
-_ATTEMPT_OUTCOMES = {
-    "abandoned": AttemptOutcome.ABANDONED,
-    "cancelled": AttemptOutcome.CANCELLED,
-    "held": AttemptOutcome.ABANDONED,
-}
-
-
-def _record_outcomes(work: UnitOfWork, events: Sequence[Event]) -> None:
-    for event in events:
-        if event.kind in _ATTEMPT_OUTCOMES and event.seq is not None:
-            work.ended(BatchKey(event.generation, event.partition, event.seq), _ATTEMPT_OUTCOMES[event.kind])

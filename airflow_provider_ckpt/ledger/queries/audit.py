@@ -16,7 +16,14 @@ from sqlalchemy.engine import Connection
 from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
-from airflow_provider_ckpt.core.invariants import STALE_EPOCH, STATE_CHECKS, Violation, state_violations
+from airflow_provider_ckpt.core.invariants import (
+    PUBLISHED_COMPLETE,
+    STALE_EPOCH,
+    STATE_CHECKS,
+    Violation,
+    refresh_violations,
+    state_violations,
+)
 from airflow_provider_ckpt.core.range_receipts import RangeReceipt
 from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.core.sink_audit import LedgerSnapshot
@@ -31,7 +38,7 @@ DEAD_LETTERS_ARE_INDEXED = "DeadLettersAreIndexed"
 
 
 def audit(connection: Connection, pipeline: str, *, quick: bool) -> dict[str, Any]:
-    """Check a pipeline's data in the ledger against the named invariants.
+    """Check a pipeline's data in the ledger against the package's invariants, and return what was found.
 
     :param connection: connection on a snapshot
     :param pipeline: name of the pipeline
@@ -50,12 +57,13 @@ def audit(connection: Connection, pipeline: str, *, quick: bool) -> dict[str, An
         passed = _passed_receipts(connection, pipeline, item, quick=quick)
         read += len(passed)
         passed += _unconfirmed_receipts(item, passed, quick=quick)
-        found += _violations(item, passed, epoch, quick=quick)
+        found += [*_violations(item, passed, epoch, quick=quick), *refresh_violations(item.partition, item.state)]
         accounted[item.partition.id] = _account(item, passed)
     found += _attempt_violations(connection, pipeline, stored)
     if not quick:
         found += _dead_letter_violations(connection, pipeline)
-    names = [*STATE_CHECKS, STALE_EPOCH, ATTEMPTS_MATCH_BATCHES, *([] if quick else [DEAD_LETTERS_ARE_INDEXED])]
+    names = [*STATE_CHECKS, STALE_EPOCH, PUBLISHED_COMPLETE, ATTEMPTS_MATCH_BATCHES]
+    names += [] if quick else [DEAD_LETTERS_ARE_INDEXED]
     return {
         "pipeline": pipeline,
         "ok": not found,

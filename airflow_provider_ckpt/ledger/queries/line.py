@@ -171,7 +171,7 @@ def _first_end(connection: Connection, row: sa.RowMapping) -> int | None:
 
 
 def _receipts_in(row: sa.RowMapping, window: Range) -> sa.ColumnElement[bool]:
-    """Restrict the receipts to those that begin in a window, and the one before."""
+    """Return an SQL condition that selects the receipts that begin in a window, and the last one before it."""
     before = sa.select(sa.func.max(_R.range_start)).where(of_generation(_R, row), _R.range_start <= window.start)
     first = sa.func.coalesce(before.scalar_subquery(), window.start)
     return sa.and_(of_generation(_R, row), _R.range_start >= first, _R.range_start < window.end)
@@ -203,7 +203,7 @@ def _receipts(connection: Connection, row: sa.RowMapping, window: Range, *, exce
 
 
 def _sample(connection: Connection, row: sa.RowMapping, window: Range, width: int) -> list[Range]:
-    """Return, for each bucket in which receipts begin, the range from the first of them to the end of the last."""
+    """Return a range for each ``width`` positions in which receipts begin: from the first start to the last end."""
     start, size, last_start = (sa.literal(n, sa.BigInteger()) for n in (window.start, width, window.end - width))
     series = sa.select(start.label("start")).cte("bucket", recursive=True)
     series = series.union_all(sa.select(series.c.start + size).where(series.c.start < last_start))

@@ -43,7 +43,7 @@ class BatchPiece:
 
 @dataclass(frozen=True, slots=True)
 class BlockedLine:
-    """The first unresolved batch of a partition, and the resolved batches beyond it.
+    """The first unresolved batch of a partition, which blocks the checkpoint, and the resolved batches beyond it.
 
     :param key: the unresolved batch
     :param state: its state
@@ -105,7 +105,7 @@ def batch_groups(connection: Connection, row: sa.RowMapping, window: Range, widt
 
 
 def _is_behind_a_gap(c: Any, committed: int) -> sa.ColumnElement[bool]:
-    """Return whether positions beyond the checkpoint are missing between a batch and the one before it.
+    """Return an SQL condition: positions beyond the checkpoint are missing between a batch and the one before it.
 
     :param c: columns of the batches, of which ``before`` is the end of the one before
     :param committed: the checkpoint
@@ -177,7 +177,9 @@ def gaps_between(connection: Connection, row: sa.RowMapping) -> list[Range]:
 
 
 def blocked_line(connection: Connection, row: sa.RowMapping, groups: Sequence[Any]) -> BlockedLine | None:
-    """Return the first unresolved batch of a partition and what is resolved beyond the checkpoint.
+    """Return the unresolved batch at which a partition's checkpoint stands, and how much is resolved beyond it.
+
+    None if all batches are resolved. The result is for display; ``core/checkpoint.py`` decides where the checkpoint is.
 
     :param connection: connection on a snapshot
     :param row: the partition's row

@@ -96,7 +96,13 @@ def marks(connection: Connection, pipeline: str, since: datetime, until: datetim
 
 
 def _record_lease(spans: dict[int, LeaseSpan], row: sa.Row[Any]) -> None:
-    """End the lease that was open before an event, and begin the one that the event is about."""
+    """Change the spans of leases as an event of the lease demands: end the newest open span, and add one if one begins.
+
+    A release ends only the span of its own epoch.
+
+    :param spans: spans by epoch, changed in place
+    :param row: the event
+    """
     open_epochs = [epoch for epoch, span in spans.items() if span.ended_at is None]
     if open_epochs and (row.kind != "lease_released" or row.epoch == open_epochs[-1]):
         spans[open_epochs[-1]] = replace(spans[open_epochs[-1]], ended_at=row.at, end=_ENDS[row.kind])

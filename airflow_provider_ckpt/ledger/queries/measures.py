@@ -10,7 +10,7 @@ from datetime import datetime
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from airflow_provider_ckpt.core.dead_letter_selection import REPLAYABLE
+from airflow_provider_ckpt.core.dead_letters import REPLAYABLE
 from airflow_provider_ckpt.core.low_watermark import EXPIRED
 from airflow_provider_ckpt.ledger.queries import status
 from airflow_provider_ckpt.ledger.store import tables

@@ -17,6 +17,7 @@ from airflow_provider_ckpt.core.batch import RESOLVED, BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.dead_letters import DeadLetterState
 from airflow_provider_ckpt.core.ranges import START
+from airflow_provider_ckpt.core.refresh import REFRESH
 from airflow_provider_ckpt.ledger.queries import pipeline_tasks
 from airflow_provider_ckpt.ledger.queries.pipeline_tasks import Tasks
 from airflow_provider_ckpt.ledger.store import tables
@@ -46,10 +47,11 @@ class PipelineOverview:
     :param owner: owner of the lease; None if it is free
     :param epoch: newest epoch; 0 if the lease was never acquired
     :param expires_at: when the lease expires; None if it was never acquired
+    :param renewed_at: when its holder acquired or last renewed it; None if it is free
     :param partitions: number of source partitions
     :param lag: sum of the distances between the checkpoints and the ends of the source, which are those at the last
-        planning or those of what is planned, whichever are later; None if there are no source partitions or a
-        checkpoint is the position before all others
+        planning, of what is planned, or of a refresh with its publication, whichever are latest; None if there are no
+        source partitions or a checkpoint is the position before all others
     :param earlier_lag: sum of the distances between the checkpoints and the ends of what was planned an hour ago, in
         the partitions for which they are known; None if they are known for none
     :param done: sum of the distances between the first positions of the generations and the checkpoints; None if there
@@ -81,6 +83,7 @@ class PipelineOverview:
     owner: str | None
     epoch: int
     expires_at: datetime | None
+    renewed_at: datetime | None
     partitions: int
     lag: int | None
     earlier_lag: int | None
@@ -133,9 +136,10 @@ def _from_row(values: dict[str, Any], tasks: Tasks) -> PipelineOverview:
     generation, partition, seq, error = (values.pop(f"blocker_{name}") for name in _BLOCKER)
     for name in ("lag", "earlier_lag", "done", "all", "moved_lately"):  # a sum may need more than 64 bits
         values[name] = None if values[name] is None else int(values[name])
-    moved = values.pop("moved_lately")
+    moved, ttl = values.pop("moved_lately"), timedelta(milliseconds=values.pop("ttl_ms") or 0)
     return PipelineOverview(
         **values,
+        renewed_at=None if values["owner"] is None else values["expires_at"] - ttl,
         rate=None if moved is None else moved / RATE_WINDOW.total_seconds(),
         blocker=None if partition is None else BatchKey(generation, partition, seq),
         blocker_error=error["type"] if error else None,
@@ -145,9 +149,9 @@ def _from_row(values: dict[str, Any], tasks: Tasks) -> PipelineOverview:
 
 @cache
 def _statement(*, of_one: bool) -> sa.Select[Any]:
-    """Build the statement once, since this takes longer than PostgreSQL needs for a small ledger.
+    """Return the query for the state of all pipelines, or of one; it is cached, since building it is slow.
 
-    :param of_one: whether it is of one pipeline, of the parameter ``name``
+    :param of_one: whether to select only the pipeline that the bound parameter ``name`` names
     """
     by_state = _by_state(of_one)
     parts = (_positions(of_one), _batches(by_state), _dead_letters(of_one), _stored_actions(of_one))
@@ -160,7 +164,7 @@ def _statement(*, of_one: bool) -> sa.Select[Any]:
     joined = joined.outerjoin(tables.batch, sa.and_(*is_blocker))
     columns = [
         *(p.c[name] for name in ("name", "phase", "generation", "planned_at")),
-        *(lease.c[name] for name in ("owner", "expires_at")),
+        *(lease.c[name] for name in ("owner", "expires_at", "ttl_ms")),
         sa.func.coalesce(lease.c.epoch, 0).label("epoch"),
         *(
             sa.func.coalesce(column, 0).label(column.name) if column.name in _COUNTS else column
@@ -180,7 +184,7 @@ def _only(query: sa.Select[Any], column: sa.ColumnElement[str], of_one: bool) ->
 def _positions(of_one: bool) -> sa.Subquery:
     """Build a query that sums up the positions of the source partitions of each pipeline."""
     window_start, hour_ago = (sa.bindparam(name, type_=tables.UtcTime()) for name in ("window_start", "hour_ago"))
-    end = sa.case((_P.bound > _P.planned_end, _P.bound), else_=_P.planned_end)
+    end = _end()
     is_comparable = sa.and_(_M.generation == _P.generation, _M.committed > START)
     moved = sa.case(
         (_P.moved_at <= window_start, 0),
@@ -207,6 +211,16 @@ def _positions(of_one: bool) -> sa.Subquery:
     return _only(query, _P.pipeline, of_one).subquery("positions")
 
 
+def _end() -> sa.ColumnElement[int]:
+    """Return SQL for the end of a partition's source: the latest of its bound, of the plan and of a refresh.
+
+    A refresh ends with the position of its publication, which is planned only once every row is staged.
+    """
+    rows_end = sa.cast(_P.state[(REFRESH, "rows_end")].as_string(), sa.BigInteger)
+    end = sa.case((_P.bound > _P.planned_end, _P.bound), else_=_P.planned_end)
+    return sa.case((rows_end >= end, rows_end + 1), else_=end)
+
+
 def _newest(value: sa.ColumnElement[Any], at: sa.ColumnElement[datetime]) -> sa.ScalarSelect[Any]:
     """Return SQL for a value from a partition's newest snapshot that is not newer than a time; NULL without one."""
     of_partition = sa.and_(_M.pipeline == _P.pipeline, _M.partition == _P.partition)
@@ -225,9 +239,10 @@ def _sum(values: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
 
 
 def _stalled_since() -> sa.ColumnElement[datetime]:
-    """Time at which the checkpoint of a partition with batches beyond it reached its position; NULL without batches.
+    """Return an SQL expression: the time since which a partition's checkpoint stands; NULL if no batch is beyond it.
 
-    It is the first snapshot after the last one with another checkpoint; the row itself if there is none.
+    This is the time of the first snapshot with the present checkpoint, after the last one with another; ``moved_at`` of
+    the partition if there is none.
     """
     one, other = tables.partition_snapshot.alias("one"), tables.partition_snapshot.alias("other")
     of_one = sa.and_(one.c.pipeline == _P.pipeline, one.c.partition == _P.partition)
@@ -273,7 +288,7 @@ def _by_state(of_one: bool) -> sa.CTE:
 
 
 def _batches(by_state: sa.CTE) -> sa.Subquery:
-    """Build a query that counts the batches of each pipeline."""
+    """Return a subquery that counts the batches of each pipeline by state, such as planned, held or failing."""
     c = by_state.c
     is_planned = c.state == BatchState.PLANNED.value
     numbers = {

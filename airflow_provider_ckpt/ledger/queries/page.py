@@ -12,7 +12,17 @@ from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.dead_letters import IndexEntry, RereadRange
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.ledger.queries import lag_history, line, marks, overview, pages, pipeline_tasks, status
+from airflow_provider_ckpt.ledger.queries import (
+    failed_runs,
+    lag_history,
+    line,
+    marks,
+    overview,
+    pages,
+    pipeline_tasks,
+    status,
+)
+from airflow_provider_ckpt.ledger.queries.failed_runs import FailedRun
 from airflow_provider_ckpt.ledger.queries.lag_history import LagPoint
 from airflow_provider_ckpt.ledger.queries.line import PartitionLine
 from airflow_provider_ckpt.ledger.queries.marks import Marks
@@ -34,6 +44,14 @@ class PageQueries(Session):
         """
         with self._reading() as connection:
             return overview.overview(connection, pipeline, now)
+
+    def failed_runs(self, prefix: str) -> dict[str, FailedRun]:
+        """Return the failures of the pipelines whose newest run has failed, by name.
+
+        :param prefix: beginning of the pipelines' names
+        """
+        with self._reading() as connection:
+            return failed_runs.failed_runs(connection, prefix)
 
     def planned_pipeline(self, pipeline: str) -> PlannedPipeline | None:
         """Return a pipeline with the tasks that have planned it; None if there is no such pipeline."""

@@ -44,9 +44,9 @@ class BatchFilter:
     window: Range | None = None
 
     def conditions(self, *, states: bool) -> list[sa.ColumnElement[bool]]:
-        """Return the conditions on the table of batches.
+        """Return this filter as SQL conditions on the table of batches.
 
-        :param states: whether to include the condition on the states
+        :param states: whether to restrict the states; False to count the batches of every state
         """
         found: list[sa.ColumnElement[bool]] = [_B.state.in_(self.states)] if states and self.states else []
         found += [] if self.partition is None else [_B.partition == self.partition]
@@ -62,7 +62,7 @@ class BatchFilter:
 def batches(
     connection: Connection, pipeline: str, chosen: BatchFilter, *, after: tuple[str, int] | None, limit: int
 ) -> tuple[list[Batch], dict[str, int]]:
-    """Return a page of the batches of the present generations, by partition and number, and all their states.
+    """Return a page of batches of the present generations, by partition and number, and a count of batches by state.
 
     :param connection: connection on a snapshot
     :param pipeline: name of the pipeline

@@ -11,14 +11,23 @@ from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.range_receipts import RangeReceipt
 from airflow_provider_ckpt.core.receipt import KnownReceipts
 from airflow_provider_ckpt.core.recovery import MissingRange, SourceComparison, find_missing
-from airflow_provider_ckpt.ledger.queries import audit, inspect_batches, measures, range_receipts, status
+from airflow_provider_ckpt.core.schema_version import SchemaVersion
+from airflow_provider_ckpt.ledger.queries import (
+    audit,
+    database_progress,
+    inspect_batches,
+    measures,
+    range_receipts,
+    schema_versions,
+    status,
+)
 from airflow_provider_ckpt.ledger.queries.subscription import Subscription
 from airflow_provider_ckpt.ledger.session import Session
 from airflow_provider_ckpt.ledger.store import partition_history
 from airflow_provider_ckpt.ledger.types import Measures, PartitionRecord
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.connectors.source_protocol import SourceFile
+    from airflow_provider_ckpt.connectors.source_plan import SourceFile
     from airflow_provider_ckpt.core.ranges import Range
     from airflow_provider_ckpt.core.sink_audit import LedgerSnapshot
 
@@ -31,6 +40,14 @@ class Queries(Session):
         with self._reading() as connection:
             return {name: item.record for name, item in status.partitions(connection, pipeline).items()}
 
+    def database_progress(self, database: str) -> dict[str, database_progress.PipelineProgress]:
+        """Return how far all pipelines of a declaration of many tables have planned, by name.
+
+        :param database: name of the declaration
+        """
+        with self._reading() as connection:
+            return database_progress.database_progress(connection, database)
+
     def collected_ends(self, pipeline: str) -> dict[str, KnownReceipts]:
         """Return, for each side partition that was garbage-collected, the receipts that the ledger knew of it.
 
@@ -42,14 +59,29 @@ class Queries(Session):
         with self._reading() as connection:
             return partition_history.collected_ends(connection, pipeline)
 
-    def files(self, pipeline: str, ranges: Sequence[Range] | None = None) -> list[SourceFile]:
+    def files(self, pipeline: str, ranges: Sequence[Range] | None = None, *, first: int = 0) -> list[SourceFile]:
         """Return the files that a source of type ``files`` has discovered, in the order of their positions.
 
         :param pipeline: name of the pipeline
         :param ranges: ranges of positions; only files that overlap one of them are returned. None for all files
+        :param first: number of the first file to return, counted from 0 in the order of discovery
         """
         with self._reading() as connection:
-            return status.files(connection, pipeline, ranges)
+            return status.files(connection, pipeline, ranges, first)
+
+    def schema_versions(self, pipeline: str, partition: str) -> list[SchemaVersion]:
+        """Return the versions of a source partition's columns, oldest first; empty if it has none."""
+        with self._reading() as connection:
+            return schema_versions.load(connection, pipeline, partition)
+
+    def schema_history(self, pipeline: str) -> list[dict[str, Any]]:
+        """Return all versions of the columns of a pipeline's source, oldest first, JSON-ready.
+
+        :raises ConfigError: if the ledger does not know the pipeline
+        """
+        with self._reading() as connection:
+            status.require_pipeline(connection, pipeline)
+            return schema_versions.history(connection, pipeline)
 
     def receipts(self, pipeline: str) -> list[RangeReceipt]:
         """Return the range receipts below the checkpoints, ordered by generation, partition and position.

@@ -23,7 +23,7 @@ def load(connection: Connection, pipeline: str) -> list[RangeReceipt]:
 def of_partition(
     connection: Connection, pipeline: str, partition: str, generation: int, *, last_at: int | None = None
 ) -> list[RangeReceipt]:
-    """Return the range receipts of one partition and generation, in order.
+    """Return the range receipts of one partition and generation, in ascending order of their ranges.
 
     :param connection: connection on a snapshot
     :param pipeline: name of the pipeline

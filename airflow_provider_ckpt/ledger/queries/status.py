@@ -11,17 +11,17 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from airflow_provider_ckpt.connectors.source_protocol import SourceFile
+from airflow_provider_ckpt.connectors.source_plan import SourceFile
 from airflow_provider_ckpt.core.batch import Batch, BatchState
-from airflow_provider_ckpt.core.batch_transitions import Partition
 from airflow_provider_ckpt.core.dead_letters import UNDELIVERED
 from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError
 from airflow_provider_ckpt.core.low_watermark import low_watermark
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.range_receipts import RangeReceipt
 from airflow_provider_ckpt.core.ranges import Range, merge
 from airflow_provider_ckpt.core.recovery import PartitionAccount
-from airflow_provider_ckpt.ledger.queries import range_receipts
+from airflow_provider_ckpt.ledger.queries import range_receipts, schema_versions
 from airflow_provider_ckpt.ledger.store import lease as lease_store
 from airflow_provider_ckpt.ledger.store import partition_history, tables
 from airflow_provider_ckpt.ledger.store import partitions as partition_store
@@ -59,15 +59,17 @@ def partitions(connection: Connection, pipeline: str) -> dict[str, partition_sto
     return {} if phase is None else partition_store.load(connection, pipeline, Phase(phase))
 
 
-def files(connection: Connection, pipeline: str, wanted: Sequence[Range] | None) -> list[SourceFile]:
+def files(connection: Connection, pipeline: str, wanted: Sequence[Range] | None, first: int = 0) -> list[SourceFile]:
     """Return the discovered files of a source, in order of discovery: all, or those that overlap one of some ranges.
 
     :param connection: connection on a snapshot
     :param pipeline: name of the pipeline
     :param wanted: the ranges; None for all files
+    :param first: number of the first file to return, counted from 0
     """
     c = tables.source_file.c
-    query = sa.select(c.ordinal, c.path, c.base, c.size, c.etag).where(c.pipeline == pipeline).order_by(c.ordinal)
+    query = sa.select(c.ordinal, c.path, c.base, c.size, c.etag).order_by(c.ordinal)
+    query = query.where(c.pipeline == pipeline, c.ordinal >= first)
     if wanted is None:
         return [SourceFile(*row) for row in connection.execute(query)]
     ranges = merge(wanted)
@@ -164,7 +166,8 @@ def status(connection: Connection, ledger_id: str, pipeline: str) -> dict[str, A
     """Return the status of a pipeline as a JSON-ready dict, for ``airflow ckpt status``.
 
     It contains the phase, the lease, the partitions with their positions, the numbers of batches by state, the sums of
-    records, the newest receipts, held and waiting batches, dead letters, and the newest 20 events.
+    records, the newest receipts, held and waiting batches, dead letters, the newest versions of the source's columns,
+    and the newest 20 events.
 
     :param connection: connection on a snapshot
     :param ledger_id: id of the ledger
@@ -192,6 +195,7 @@ def status(connection: Connection, ledger_id: str, pipeline: str) -> dict[str, A
         "held": [_waiting_batch(batch) for batch in held[:_LIST_LIMIT]],
         "waiting": [_waiting_batch(batch) for batch in waiting[:_LIST_LIMIT]],
         "dead_letters": _dead_letters(connection, pipeline),
+        "schema_versions": schema_versions.newest(connection, pipeline, _LIST_LIMIT),
         "events": events(connection, pipeline, 20),
     }
 

@@ -49,7 +49,7 @@ off because statements touch few rows whatever the planner estimates, and compil
 
 
 def parse_url(url: str) -> URL:
-    """Parse a ledger's URL for SQLAlchemy.
+    """Return a ledger's URL as SQLAlchemy's URL object, after checking that a ledger can be stored there.
 
     :param url: ``postgresql://…`` (psycopg2) or ``sqlite:///path``
     :raises ConfigError: if the URL has another scheme, or cannot be read; the message never shows a password
@@ -120,7 +120,7 @@ def create_engine(url: URL) -> Engine:
 
 
 def _has_unread_data(connection: Any) -> bool:
-    """Return whether a connection that nobody uses has received something, as it does when the server ends it."""
+    """Return whether an idle connection has received something, as it does when the server ends it."""
     import psycopg2
 
     try:

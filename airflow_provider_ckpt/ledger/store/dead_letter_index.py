@@ -1,8 +1,9 @@
 """Load and store the index of dead letters in the table ``dead_letter``.
 
 Each row is a group of consecutive dead letters of one batch with the same error type and state;
-``core/dead_letters.py`` decides how rows change. The index is written in the transaction that stores a receipt, so
-it holds every dead letter that a receipt counts. The receipts of replays then change the state of its entries.
+``core/dead_letters.py`` decides from which state a row may change. The index is written in the transaction that stores
+a receipt, so it holds every dead letter that a receipt counts. The receipts of replays then change the state of its
+entries.
 """
 
 from __future__ import annotations
@@ -15,20 +16,22 @@ from sqlalchemy.engine import Connection
 
 from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.batch_key import BatchKey, side_generation
-from airflow_provider_ckpt.core.dead_letter_replay import LostReplays, Replay
-from airflow_provider_ckpt.core.dead_letter_selection import REPLAYABLE
 from airflow_provider_ckpt.core.dead_letters import (
+    REPLAYABLE,
     UNKNOWN_TYPE,
     AttemptKey,
+    DeadLetterEvent,
     DeadLetters,
     DeadLetterState,
     IndexEntry,
     RereadRange,
+    attempt_of,
     newest_reread,
     update_entries,
 )
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Receipt, Verdict
+from airflow_provider_ckpt.core.replay_content import LostReplays, Replay
 from airflow_provider_ckpt.ledger.store import bulk_sql, tables
 
 _D = tables.dead_letter.c
@@ -159,7 +162,7 @@ def _apply_replay_receipt(
     _, changed = update_entries(
         entries,
         sent,
-        {*REPLAYABLE, DeadLetterState.REPLAYING},
+        DeadLetterEvent.REPLAY_RECEIPT,
         state=DeadLetterState.REPLAYED,
         replay=receipt.key.partition,
     )
@@ -187,7 +190,9 @@ def resolve_at_most_once(
         if batch.key.partition in replays:
             own = [placed.dead_letters for placed in replays[batch.key.partition].within(batch.range)]
             entries = load(connection, pipeline, {dead_letters.key for dead_letters in own})
-            _, changed = update_entries(entries, own, {DeadLetterState.REPLAYING}, state=DeadLetterState.REPLAYED)
+            _, changed = update_entries(
+                entries, own, DeadLetterEvent.AT_MOST_ONCE_ATTEMPT, state=DeadLetterState.REPLAYED
+            )
             _store(connection, pipeline, changed)
 
 
@@ -198,11 +203,7 @@ def park_again(connection: Connection, pipeline: str, dead_letters: Sequence[Dea
     :param pipeline: name of the pipeline
     :param dead_letters: the dead letters
     """
-    entries = load(connection, pipeline, {item.key for item in dead_letters})
-    for state in REPLAYABLE:
-        chosen = [entry for entry in entries if entry.parked_state is state]
-        _, changed = update_entries(chosen, dead_letters, {DeadLetterState.REPLAYING}, state=state, replay=None)
-        _store(connection, pipeline, changed)
+    _give_back(connection, pipeline, dead_letters, DeadLetterEvent.REPLAY_SKIPPED)
 
 
 def park_lost_replays(connection: Connection, pipeline: str, dead_letters: Sequence[DeadLetters]) -> None:
@@ -212,10 +213,23 @@ def park_lost_replays(connection: Connection, pipeline: str, dead_letters: Seque
     :param pipeline: name of the pipeline
     :param dead_letters: the dead letters
     """
+    _give_back(connection, pipeline, dead_letters, DeadLetterEvent.REPLAY_LOST)
+
+
+def _give_back(
+    connection: Connection, pipeline: str, dead_letters: Sequence[DeadLetters], event: DeadLetterEvent
+) -> None:
+    """Give dead letters the state back that they had when they were parked, if an event undoes their replay.
+
+    :param connection: connection inside a transaction
+    :param pipeline: name of the pipeline
+    :param dead_letters: the dead letters
+    :param event: what became of their replay
+    """
     entries = load(connection, pipeline, {item.key for item in dead_letters})
     for state in REPLAYABLE:
         chosen = [entry for entry in entries if entry.parked_state is state]
-        _, changed = update_entries(chosen, dead_letters, {DeadLetterState.REPLAYED}, state=state, replay=None)
+        _, changed = update_entries(chosen, dead_letters, event, state=state, replay=None)
         _store(connection, pipeline, changed)
 
 
@@ -234,7 +248,7 @@ def select_open(connection: Connection, pipeline: str, dead_letters: Sequence[De
         for entry in load(connection, pipeline, {item.key for item in dead_letters})
         if newest_reread(entry, rereads) is None
     ]
-    return [part for item in dead_letters for part in update_entries(entries, [item], REPLAYABLE)[0]]
+    return [part for item in dead_letters for part in update_entries(entries, [item], DeadLetterEvent.SELECTED)[0]]
 
 
 def set_state(
@@ -253,7 +267,7 @@ def set_state(
     :param replay: id of the side partition that replays the dead letters; None unless the new state is ``replaying``
     """
     entries = load(connection, pipeline, {item.key for item in dead_letters})
-    _, changed = update_entries(entries, dead_letters, REPLAYABLE, state=state, replay=replay)
+    _, changed = update_entries(entries, dead_letters, DeadLetterEvent.SELECTED, state=state, replay=replay)
     _store(connection, pipeline, changed)
 
 
@@ -297,15 +311,16 @@ def _store(connection: Connection, pipeline: str, changed: Collection[tuple[Inde
 
 
 def _new_rows(pipeline: str, receipt: Receipt, types: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Return the index rows of a receipt's dead letters: those of the attempt that the receipt names, and no others."""
     if not receipt.counts.dead_lettered:
         return []
-    key, rest = receipt.key, receipt.counts.dead_lettered - sum(types.values())
+    source, rest = attempt_of(receipt), receipt.counts.dead_lettered - sum(types.values())
     named = {**types, **({UNKNOWN_TYPE: rest} if rest > 0 else {})}
     entries = [
         IndexEntry(
-            DeadLetters(key, name, 0, records, receipt.attempt, receipt.epoch),
+            DeadLetters(source.key, name, 0, records, source.attempt, source.epoch),
             receipt.range,
-            DeadLetterState.PARKED_AGAIN if key.is_replay else DeadLetterState.PARKED,
+            DeadLetterState.PARKED_AGAIN if source.key.is_replay else DeadLetterState.PARKED,
             receipt.at,
         )
         for name, records in named.items()

@@ -59,7 +59,7 @@ def event_rows(lease: Lease, at: datetime, events: Iterable[Event]) -> list[dict
 
 
 def count_kinds(events: Iterable[Event]) -> dict[str, int]:
-    """Count events by kind, such as ``{"acked": 12, "checkpoint": 1}``."""
+    """Return the number of events of each kind, such as ``{"acked": 12, "checkpoint": 1}``."""
     totals: dict[str, int] = {}
     for event in events:
         totals[event.kind] = totals.get(event.kind, 0) + 1

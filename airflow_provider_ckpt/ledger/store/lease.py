@@ -5,7 +5,7 @@ The database's clock decides whether a lease has expired, so that machines with 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from airflow_provider_ckpt.core import lease as core_lease
-from airflow_provider_ckpt.core import stale_epoch
+from airflow_provider_ckpt.core import refuse_stale_epoch
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.core.lease import LeaseGrantReason, LeaseState
 from airflow_provider_ckpt.core.phases import Phase
@@ -54,7 +54,19 @@ def check(connection: Connection, pipeline: str, epoch: int, owner: str) -> Leas
     :raises StaleEpochError: if a newer epoch was granted, another owner has this one, or the lease was released
     """
     with _with_pipeline_name(pipeline):
-        return stale_epoch.check_epoch(lock_row(connection, pipeline), epoch, owner)
+        return refuse_stale_epoch.check_epoch(lock_row(connection, pipeline), epoch, owner)
+
+
+def insert_pipelines(connection: Connection, names: Iterable[str]) -> datetime:
+    """Insert the pipelines that the ledger does not know yet, and return the database's time.
+
+    :param connection: connection inside a transaction
+    :param names: names of the pipelines
+    """
+    moment = database_time(connection)
+    fresh = {"phase": Phase.RUNNING.value, "generation": 1, "document": None, "created_at": moment}
+    insert_missing(connection, tables.pipeline, [{"name": name, **fresh} for name in names])
+    return moment
 
 
 def acquire(
@@ -81,12 +93,7 @@ def acquire(
     :returns: the lease, its state before, and the reason why it was granted
     :raises LeaseBusyError: if another owner holds the lease
     """
-    moment = database_time(connection)
-    insert_missing(
-        connection,
-        tables.pipeline,
-        [{"name": pipeline, "phase": Phase.RUNNING.value, "generation": 1, "document": None, "created_at": moment}],
-    )
+    moment = insert_pipelines(connection, [pipeline])
     fresh = {"pipeline": pipeline, "owner": None, "epoch": 0, "ttl_ms": 0, "expires_at": moment}
     insert_missing(connection, tables.lease, [fresh])
     row = lock_row(connection, pipeline)

@@ -98,7 +98,7 @@ def revision(connection: Connection) -> str | None:
 
 
 def require_head(connection: Connection, description: str) -> None:
-    """Check that a ledger is at the schema revision that this code needs.
+    """Raise an error unless a ledger exists and is at the schema revision that this code needs.
 
     :param connection: connection to the ledger's database
     :param description: location of the ledger, for the error message
@@ -116,7 +116,7 @@ def require_head(connection: Connection, description: str) -> None:
 
 
 def require_file(url: URL) -> None:
-    """Check that the file of a SQLite ledger exists; nothing is checked for PostgreSQL.
+    """Raise an error if the file of a SQLite ledger does not exist; do nothing for a PostgreSQL ledger.
 
     :raises LedgerUnavailableError: if the file does not exist
     """

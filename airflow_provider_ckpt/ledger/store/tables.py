@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
 
-HEAD = "0009"
+HEAD = "0010"
 """Schema revision of the ledger with which this code works."""
 
 VERSION_TABLE = "ckpt_alembic_version"
@@ -257,6 +257,23 @@ source_file = sa.Table(
     sa.Column("size", sa.BigInteger, nullable=False),
     sa.Column("etag", sa.Text, nullable=False),
     sa.Column("found_at", UtcTime, nullable=False),
+)
+
+schema_version = sa.Table(
+    "ckpt_schema_version",
+    metadata,
+    _pipeline(),
+    sa.Column("partition", sa.Text, primary_key=True),
+    sa.Column("version", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("generation", sa.Integer, nullable=False),
+    sa.Column("position", sa.BigInteger, nullable=False),
+    sa.Column("columns", _json, nullable=False),
+    sa.Column("fingerprint", sa.String(64), nullable=False),
+    sa.Column("decision", _json, nullable=False),
+    sa.Column("replanned", _json, nullable=False),
+    sa.Column("actor", sa.Text, nullable=False),
+    sa.Column("epoch", sa.BigInteger, nullable=False),
+    sa.Column("at", UtcTime, nullable=False),
 )
 
 stored_action = sa.Table(

@@ -21,11 +21,11 @@ from airflow_provider_ckpt.core.changed_sink import (
     describe_differences,
     differences,
 )
-from airflow_provider_ckpt.core.dead_letter_replay import Replay
 from airflow_provider_ckpt.core.dead_letters import DeadLetters
 from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError
 from airflow_provider_ckpt.core.ranges import Range, position_text
 from airflow_provider_ckpt.core.receipt import Receipt
+from airflow_provider_ckpt.core.replay_content import Replay
 from airflow_provider_ckpt.core.resend_lost import ResendPlan, find_lost
 from airflow_provider_ckpt.replication import process_lease_owner as owners
 from airflow_provider_ckpt.replication.run.acquire import acquire
@@ -211,7 +211,8 @@ def _make_resend(setup: PipelineContext, sink: Sink, evidence: UnfinishedAccepta
     intact = [receipt for receipt in receipts if receipt.key not in lost_batches]
     first = ledger.first_positions(name)
     emptied = setup.pipeline.sink.may_lose_rows
-    state = "may be emptied on purpose (sink.may_be_emptied)" if emptied else "is not empty"
+    key = "sink.may_be_emptied" if setup.pipeline.sink.replaces is None else "sink.mode: replace"
+    state = f"may be emptied on purpose ({key})" if emptied else "is not empty"
     unreadable = SinkDifference.RECEIPTS_UNREADABLE in evidence.differences
     has_rows = unreadable or any(receipt.counts.delivered for receipt in intact)
     if has_rows and not emptied and sink.target_rows(exact=True) == 0:
@@ -308,7 +309,7 @@ def _reconciled_partitions(setup: PipelineContext, receipts: Iterable[Receipt]) 
 
 
 def _ranges_by_partition(receipts: Sequence[Receipt]) -> dict[tuple[int, str], list[Range]]:
-    """Return the ranges of receipts by generation and partition."""
+    """Return the ranges of receipts, in the given order, by ``(generation, partition)``."""
     found: dict[tuple[int, str], list[Range]] = {}
     for receipt in receipts:
         found.setdefault((receipt.key.generation, receipt.key.partition), []).append(receipt.range)

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.ledger.types import ActionResult
 from airflow_provider_ckpt.replication import process_lease_owner as owners
 from airflow_provider_ckpt.replication.setup import OpenConnectors, PipelineContext
 
 
-def adopt(setup: PipelineContext, ledger_id: str, *, actor: str, reason: str, dry_run: bool = False) -> None:
+def adopt(
+    setup: PipelineContext,
+    ledger_id: str,
+    *,
+    actor: str,
+    reason: str,
+    dry_run: bool = False,
+    proposal: str | None = None,
+) -> ActionResult:
     """Take over the receipts that another ledger has in the sink for this pipeline.
 
     The next run imports these receipts, so that records with a receipt are not sent again, and fences the other
@@ -18,6 +28,9 @@ def adopt(setup: PipelineContext, ledger_id: str, *, actor: str, reason: str, dr
     :param actor: the user who requests the action, such as ``cli:ann@host7``
     :param reason: the user's explanation, which the audit log stores
     :param dry_run: only check that the receipts can be adopted, and change nothing
+    :param proposal: id of the approved proposal that the action carries out, which cannot be used again; None if the
+        action needs no approval
+    :return: the result, with the ledger under whose id the receipts of this pipeline are read, before and after
     :raises ConfigError: if the sink holds no receipts under this id, or already receipts of this ledger
     """
     opened = OpenConnectors(setup)
@@ -38,11 +51,16 @@ def adopt(setup: PipelineContext, ledger_id: str, *, actor: str, reason: str, dr
             hint=f"It holds receipts of these ledgers: {', '.join(sorted(claims.ledgers)) or 'none'}.",
         )
     if dry_run:
-        return
+        return ActionResult(
+            Action(ActionKind.ADOPT, ledger_id=ledger_id),
+            applied=False,
+            before={"receipts in the sink": f"of ledger {setup.sink_id}"},
+            after={"receipts in the sink": f"of ledger {ledger_id}"},
+        )
     ledger = setup.ledger
     terms = setup.pipeline.lease
     lease = ledger.acquire(setup.pipeline.name, setup.owner, terms.ttl, at_least=claims.epoch, is_dead=owners.is_dead)
     try:
-        ledger.adopt(lease, ledger_id, actor=actor, reason=reason)
+        return ledger.adopt(lease, ledger_id, actor=actor, reason=reason, proposal=proposal)
     finally:
         ledger.release(lease)

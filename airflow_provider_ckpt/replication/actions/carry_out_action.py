@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchState
-from airflow_provider_ckpt.core.dead_letter_selection import Selection
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.ranges import START
-from airflow_provider_ckpt.replication.actions import accept_sink, dead_letters
+from airflow_provider_ckpt.core.replayable_dead_letters import Selection
+from airflow_provider_ckpt.replication.actions import accept_sink, adopt_other_ledger, dead_letters
 from airflow_provider_ckpt.replication.actions.fenced_actions import apply_fenced, apply_fenced_or_store
 from airflow_provider_ckpt.replication.actions.parse_arguments import parse_batch_keys
 from airflow_provider_ckpt.replication.actions.result_document import empty_document, result_document
@@ -122,6 +122,37 @@ def preview_sink_change(context: ActionContext, action: Action) -> dict[str, Any
     return result_document(
         context, accept_sink.try_acceptance(context.setup(), action, actor=context.actor, reason=context.reason)
     )
+
+
+def adopt_receipts(context: ActionContext, action: Action) -> dict[str, Any]:
+    """Adopt another ledger's receipts in the sink; such an action is never stored. Return the result document.
+
+    :param action: action that names the other ledger
+    :raises ConfigError: if the sink holds no receipts of that ledger, or already receipts of this one
+    :raises LeaseBusyError: if a run holds the lease
+    """
+    assert action.ledger_id is not None
+    result = adopt_other_ledger.adopt(
+        context.setup(),
+        action.ledger_id,
+        actor=context.actor,
+        reason=context.reason or "",
+        dry_run=context.dry_run,
+        proposal=context.proposal,
+    )
+    return {
+        "pipeline": context.pipeline,
+        "action": action.kind.value,
+        "applied": result.applied,
+        "dry_run": context.dry_run,
+        "intent": None,
+        "waits_for": None,
+        "before": dict(result.before),
+        "after": dict(result.after),
+        "actor": context.actor,
+        "reason": context.reason,
+        "next": "the next run imports these receipts, and fences the other ledger's runs",
+    }
 
 
 def _describe_resend(action: Action) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -11,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ckpt.connectors.batch_content import StoredDeadLetter
 from airflow_provider_ckpt.connectors.dead_letter_lookup import count_by_error_type, read_dead_letters
 from airflow_provider_ckpt.core.action import Action, ActionKind
-from airflow_provider_ckpt.core.dead_letter_selection import Selection, select, select_numbers, take_first
 from airflow_provider_ckpt.core.dead_letters import UNKNOWN_TYPE, DeadLetters, IndexEntry
 from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.core.replayable_dead_letters import Selection, select, select_numbers, take_first
 from airflow_provider_ckpt.replication.setup import PipelineContext
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ def load_index(setup: PipelineContext) -> DeadLetterIndex:
 
 
 def check_batches(found: DeadLetterIndex, selection: Selection, pipeline: str) -> None:
-    """Check that every batch that a selection names has dead letters, whether parked, replayed or discarded.
+    """Raise an error if a selection names batches that have no dead letters, not even replayed or discarded ones.
 
     :param found: the index of dead letters
     :param selection: the selection
@@ -93,22 +92,8 @@ def export_document(entry: IndexEntry, stored: StoredDeadLetter) -> dict[str, An
         "replays": entry.replays,
         "at": stored.at.isoformat(),
         "headers": dict(dead_letter.headers),
-        "key": _text(dead_letter.key),
-        "key_base64": _base64(dead_letter.key),
-        "value": _text(dead_letter.value),
-        "value_base64": _base64(dead_letter.value),
+        **dead_letter.content_texts(),
     }
-
-
-def _text(value: bytes | None) -> str | None:
-    try:
-        return None if value is None else value.decode()
-    except UnicodeDecodeError:
-        return None
-
-
-def _base64(value: bytes | None) -> str | None:
-    return None if value is None else base64.b64encode(value).decode()
 
 
 def make_action(setup: PipelineContext, kind: ActionKind, selection: Selection, query: str | None = None) -> Action:

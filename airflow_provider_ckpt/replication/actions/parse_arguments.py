@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 from difflib import get_close_matches
 
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_selection import Selection
 from airflow_provider_ckpt.core.dead_letters import UNKNOWN_TYPE
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
+from airflow_provider_ckpt.core.replayable_dead_letters import Selection
 
 
 def parse_batch_keys(texts: Iterable[str]) -> tuple[BatchKey, ...]:
-    """Parse the names of batches, such as ``orders-0#17``.
+    """Return the keys of batches that a user named, such as ``orders-0#17``, in the given order.
 
     :raises ConfigError: if a text is not a batch's name
     """
@@ -26,7 +26,7 @@ def parse_batch_keys(texts: Iterable[str]) -> tuple[BatchKey, ...]:
 def parse_selection(
     types: Iterable[str], batches: Iterable[str], since: str | None, until: str | None, stop_at: int | None
 ) -> Selection:
-    """Parse the options by which a user selects dead letters.
+    """Return the selection of dead letters that a user's options describe.
 
     :param types: names of error types; all if empty
     :param batches: batches as ``partition#seq``; all if empty
@@ -47,7 +47,7 @@ def parse_selection(
 
 
 def parse_error_types(names: Iterable[str]) -> frozenset[str]:
-    """Check the names of error types, and return them as a set.
+    """Return names of error types as a set, after checking that each of them exists.
 
     :raises ConfigError: if no error type has this name
     """
@@ -61,7 +61,7 @@ def parse_error_types(names: Iterable[str]) -> frozenset[str]:
 
 
 def parse_time(text: str) -> datetime:
-    """Parse an ISO 8601 time and return it in UTC; a time without a zone is UTC.
+    """Return the time that an ISO 8601 text describes, in UTC; a text without a zone is in UTC.
 
     :raises ConfigError: if the text is not such a time
     """

@@ -15,9 +15,10 @@ from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.phases import Phase
-from airflow_provider_ckpt.replication.actions import accept_sink, dead_letters
+from airflow_provider_ckpt.replication.actions import accept_schema, accept_sink, dead_letters
 from airflow_provider_ckpt.replication.actions.carry_out_action import (
     ActionContext,
+    adopt_receipts,
     apply_behind_fence,
     apply_in_ledger,
     change_sink,
@@ -44,6 +45,7 @@ class ActionRequest:
     :param batches: for release, skip and replay, names of batches; for release and replay, none means all
     :param error_types: for replay, only dead letters of these types
     :param stop_at: for replay, maximum number of dead letters
+    :param ledger_id: for adopt, id of the ledger whose receipts the sink holds
     """
 
     action: ActionKind
@@ -53,6 +55,7 @@ class ActionRequest:
     batches: tuple[str, ...] = ()
     error_types: tuple[str, ...] = ()
     stop_at: int | None = None
+    ledger_id: str | None = None
 
 
 _FIELDS_TAKEN: Mapping[ActionKind, frozenset[str]] = {
@@ -66,6 +69,8 @@ _FIELDS_TAKEN: Mapping[ActionKind, frozenset[str]] = {
     ActionKind.RESEND_TO_SINK: frozenset({"partition", "to_position"}),
     ActionKind.KEEP_SINK: frozenset(),
     ActionKind.MOVE: frozenset(),
+    ActionKind.ADOPT: frozenset({"ledger_id"}),
+    ActionKind.ACCEPT_SCHEMA: frozenset(),
 }
 
 
@@ -114,6 +119,8 @@ def preview(context: ActionContext, action: Action) -> dict[str, Any]:
 
     :raises LedgerStateError: if the state of the pipeline or of a batch does not allow the action
     """
+    if action.kind is ActionKind.ADOPT:
+        return adopt_receipts(replace(context, dry_run=True), action)
     look = preview_sink_change if action.kind in SINK_ACTIONS else apply_in_ledger
     found = look(replace(context, dry_run=True), action)
     return found | ({"waits_for": None} if action.kind in SINK_ACTIONS | {ActionKind.FORCE_STOP} else {})
@@ -124,6 +131,8 @@ def carry_out(context: ActionContext, action: Action) -> dict[str, Any]:
 
     :raises LedgerStateError: if the state of the pipeline or of a batch no longer allows it; nothing was changed then
     """
+    if action.kind is ActionKind.ADOPT:
+        return adopt_receipts(context, action)
     if action.kind is ActionKind.FORCE_STOP:
         return force_stop(context)
     if action.kind in SINK_ACTIONS:
@@ -194,6 +203,24 @@ def _move(context: ActionContext, _: ActionRequest) -> Action | None:
     return accept_sink.make_move(context.setup())
 
 
+def _adopt(context: ActionContext, request: ActionRequest) -> Action | None:
+    """Return the adoption of another ledger's receipts.
+
+    :raises ConfigError: if no ledger is named
+    """
+    if request.ledger_id is None:
+        raise ConfigError("name the ledger whose receipts to adopt.", pipeline=context.pipeline)
+    return Action(ActionKind.ADOPT, ledger_id=request.ledger_id)
+
+
+def _accept_schema(context: ActionContext, _: ActionRequest) -> Action | None:
+    """Return the acceptance of the columns that the source has now, unless they are accepted already."""
+    setup = context.setup()
+    action = accept_schema.make_acceptance(setup)
+    accept_schema.refuse_other_columns(setup, action, action.fingerprint)
+    return action
+
+
 def _held_batches(context: ActionContext) -> tuple[BatchKey, ...]:
     """Return all batches that are held now.
 
@@ -213,4 +240,6 @@ _ACTION_MAKERS: Mapping[ActionKind, Callable[[ActionContext, ActionRequest], Act
     ActionKind.RESEND_TO_SINK: _resend,
     ActionKind.KEEP_SINK: _keep_sink,
     ActionKind.MOVE: _move,
+    ActionKind.ADOPT: _adopt,
+    ActionKind.ACCEPT_SCHEMA: _accept_schema,
 }

@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.source_protocol import FindUnreceipted, PlanningAlarm, WatchedSource
+from airflow_provider_ckpt.connectors.source_plan import FindUnreceipted
+from airflow_provider_ckpt.connectors.source_protocol import PlanningAlarm, WatchedSource
 from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.recovery import MissingRange, MissingReason, not_covered
 from airflow_provider_ckpt.replication.actions.fenced_actions import apply_fenced_or_store
-from airflow_provider_ckpt.replication.run.late_records import Receipts, unread_by
+from airflow_provider_ckpt.replication.run.late_records import Receipts, unread_finder
 from airflow_provider_ckpt.replication.setup import OpenConnectors, PipelineContext
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def find_unaccounted(setup: PipelineContext) -> Unaccounted:
     records = setup.ledger.partitions(pipeline.name)
     opened = OpenConnectors(setup)
     try:
-        unread = unread_by(setup, opened.source, opened.sink, records)
+        unread = unread_finder(setup, opened.source, opened.sink, records)
         alarms = _load_alarms(
             opened.source, records, unread
         )  # taken before the source is read, so that the next planning reports what appears after it

@@ -32,15 +32,15 @@ def result_document(context: ActionContext, result: ActionResult) -> dict[str, A
         "after": dict(result.after),
         "actor": context.actor,
         "reason": context.reason,
-        "next": _taken_back(result) or _unchanged_remark(result),
+        "next": _cancelled_replays(result) or _unchanged_remark(result),
     }
 
 
-def _taken_back(result: ActionResult) -> str | None:
+def _cancelled_replays(result: ActionResult) -> str | None:
     """Return a remark that names replays cancelled because their records are read again; None without any."""
-    if not result.action.taken_back:
+    if not result.action.cancelled_replays:
         return None
-    names = ", ".join(result.action.taken_back)
+    names = ", ".join(result.action.cancelled_replays)
     return (
         f"{names}: cancelled, since the records of its dead letters are read again; its other dead letters are parked"
     )
@@ -59,7 +59,9 @@ def change_rows(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator
     :param before: state before the action, from the result document
     :param after: state after the action, from the result document
     """
-    if not before:
+    if "phase" not in before:  # an action that leaves batches and positions as they are, or nothing was done
+        for what, was in before.items():
+            yield what, str(was), str(after[what])
         return
     for name in ("phase", "held"):
         if before[name] != after[name]:

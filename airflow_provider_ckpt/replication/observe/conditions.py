@@ -79,7 +79,7 @@ class Condition:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Condition:
-        """Return the condition that :meth:`to_json` wrote."""
+        """Return the condition from a dict that :meth:`to_json` returned."""
         return cls(
             ConditionKind(data["kind"]),
             data["number"],

@@ -6,7 +6,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors import registry
-from airflow_provider_ckpt.connectors.source_protocol import SOURCE_END, PlanRequest, RangeToPlan
+from airflow_provider_ckpt.connectors.source_plan import SOURCE_END, PlanRequest, RangeToPlan
 from airflow_provider_ckpt.core.lag import PartitionLag
 
 if TYPE_CHECKING:

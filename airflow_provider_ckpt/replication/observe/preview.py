@@ -9,20 +9,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from airflow_provider_ckpt.connectors import registry
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.sink_protocol import Sink, SinkContext
-from airflow_provider_ckpt.connectors.source_protocol import Plan, Source, SourceFile
+from airflow_provider_ckpt.connectors.source_plan import Plan, SourceFile
+from airflow_provider_ckpt.connectors.source_protocol import RefreshedSource, Source
 from airflow_provider_ckpt.core.batch import BatchState
-from airflow_provider_ckpt.core.batch_transitions import Partition
 from airflow_provider_ckpt.core.errors import CkptError
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.phases import Phase
+from airflow_provider_ckpt.core.refresh import RefreshExtent, is_unpublished
 from airflow_provider_ckpt.core.routes import Route
 from airflow_provider_ckpt.ledger.types import PartitionRecord
 from airflow_provider_ckpt.replication.own_output import refuse_own_output
 from airflow_provider_ckpt.replication.refuse_unsupported_delivery import refuse_unsupported_delivery
 from airflow_provider_ckpt.replication.run import refuse_changed_sink
-from airflow_provider_ckpt.replication.run.late_records import unread_by
+from airflow_provider_ckpt.replication.run.late_records import unread_finder
 from airflow_provider_ckpt.replication.run.plan import Planner
+from airflow_provider_ckpt.replication.run.refresh import refreshes_due
 from airflow_provider_ckpt.replication.run.refuse_other_ledger import refuse_other_ledgers
-from airflow_provider_ckpt.replication.setup import OpenConnectors, PipelineContext
+from airflow_provider_ckpt.replication.setup import OpenConnectors, PipelineContext, pass_source_columns
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
@@ -37,13 +40,15 @@ def find_problems(pipeline: Pipeline, connections: Callable[[str], Connection]) 
     """Check a pipeline against its source, sink and connections, and return the error messages; empty if all is well.
 
     :param pipeline: the pipeline
-    :param connections: returns the connection of an id
+    :param connections: function that returns the connection with a given id; called for each connection of the pipeline
     """
     found: list[str] = []
     with ExitStack() as stack:
         source = _try(found, lambda: _open_source(pipeline, connections, stack))
         sink = _try(found, lambda: _open_sink(pipeline, connections, stack))
         if source is not None:
+            if sink is not None:
+                pass_source_columns(pipeline, source, sink)
             _try(found, source.check)
             readable = not found
             shape = _try(found, source.shape)
@@ -62,7 +67,7 @@ def find_problems(pipeline: Pipeline, connections: Callable[[str], Connection]) 
 
 
 def _open_source(pipeline: Pipeline, connections: Callable[[str], Connection], stack: ExitStack) -> Source:
-    """Open the pipeline's source; ``stack`` closes it."""
+    """Return the pipeline's source, open; closing ``stack`` closes the source."""
     named = pipeline.source.connection
     source = registry.open_source(pipeline, connections(named) if named else None)
     stack.callback(source.close)
@@ -70,7 +75,7 @@ def _open_source(pipeline: Pipeline, connections: Callable[[str], Connection], s
 
 
 def _open_sink(pipeline: Pipeline, connections: Callable[[str], Connection], stack: ExitStack) -> Sink:
-    """Open the pipeline's sink under a placeholder ledger; ``stack`` closes it."""
+    """Return the pipeline's sink, open under a placeholder for the ledger's id; closing ``stack`` closes the sink."""
     named, dead_letters = pipeline.sink.connection, pipeline.dead_letter_connection
     context = SinkContext(_PLACEHOLDER_LEDGER, pipeline.name)
     sink = registry.open_sink(
@@ -112,10 +117,12 @@ def _preview_document(setup: PipelineContext, opened: OpenConnectors) -> dict[st
     name, source = setup.pipeline.name, opened.source
     stored = setup.ledger.partitions(name)
     records, files = _with_new_partitions(setup, source, stored)
+    if isinstance(source, RefreshedSource):
+        records = {name: _with_new_refresh(source, name, record) for name, record in records.items()}
     phases = sorted({record.partition.phase.value for record in stored.values()})
     plan = Plan()
     if set(phases) <= {Phase.RUNNING.value}:
-        unread = unread_by(setup, source, opened.sink, records) if stored else None
+        unread = unread_finder(setup, source, opened.sink, records) if stored else None
         planner = Planner(setup.pipeline, source, records, (), unread)
         plan = planner.plan(files) if planner.budget > 0 else Plan(more=True)
     partitions = [_partition(record, plan, new=name not in stored) for name, record in sorted(records.items())]
@@ -162,6 +169,23 @@ def _with_new_partitions(
             records[found.id] = PartitionRecord(started, found.identity, {})
             files += start.files
     return records, files
+
+
+def _with_new_refresh(source: RefreshedSource, name: str, record: PartitionRecord) -> PartitionRecord:
+    """Return a partition as it is after a run has begun a refresh of it, if a run that starts now would do so.
+
+    :param source: the pipeline's source, which takes a snapshot and so changes nothing
+    :param name: id of the partition
+    :param record: the partition as the ledger knows it
+    """
+    if not refreshes_due({name: record}):
+        return record
+    partition = record.partition
+    extent = RefreshExtent.of(record.state)
+    if extent is not None and extent.questioned and is_unpublished(partition, extent):
+        return record
+    begun = Partition(name, generation=partition.generation, base=partition.base, phase=partition.phase)
+    return PartitionRecord(begun, record.identity, source.begin_refresh(name).to_state())
 
 
 def _partition(record: PartitionRecord, plan: Plan, *, new: bool) -> dict[str, Any]:

@@ -12,14 +12,13 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
-from airflow_provider_ckpt.connectors.sink_protocol import FileBasedSink, Sink
+from airflow_provider_ckpt.connectors.sink_protocol import FileBasedSink, Sink, unwrapped
 from airflow_provider_ckpt.core.changed_sink import SinkDifference, describe_differences
 from airflow_provider_ckpt.core.changed_sink import differences as find_differences
-from airflow_provider_ckpt.core.dead_letters import AttemptKey
+from airflow_provider_ckpt.core.dead_letters import AttemptKey, attempt_of
 from airflow_provider_ckpt.core.sink_audit import (
     Difference,
     DifferenceKind,
-    attempt_of,
     compare_dead_letters,
     compare_receipts,
     compare_rows,
@@ -73,8 +72,8 @@ def audit_sink(setup: PipelineContext, tell: Callable[[str], None], *, shared: b
         else:
             tell(f"{rows:,} rows in the target")
             differences += compare_rows(rows, delivered, accepted.rows_missing or 0)
-        if isinstance(sink, FileBasedSink):
-            differences += compare_target_files(sink.damaged_files())
+        if isinstance(opened := unwrapped(sink), FileBasedSink):
+            differences += compare_target_files(opened.damaged_files())
     if any(difference.kind is DifferenceKind.RECEIPT_UNKNOWN for difference in differences):
         differences = _without_newly_settled(setup, differences, {receipt.key: receipt for receipt in receipts})
     return {
@@ -122,6 +121,8 @@ def _why_not_counted(setup: PipelineContext, *, shared: bool, busy: bool) -> str
         return "rows replace rows with the same key, so the target holds fewer than were delivered"
     if setup.pipeline.sink.may_store_other_rows:
         return "the target may store other rows than it is sent (sink.rows_may_differ)"
+    if setup.pipeline.sink.replaces is not None:
+        return "each run replaces the rows of the one before (sink.mode: replace)"
     if setup.pipeline.sink.may_lose_rows:
         return "the target may be emptied (sink.may_be_emptied)"
     return "a run is at work" if busy else None

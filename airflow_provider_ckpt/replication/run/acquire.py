@@ -47,9 +47,9 @@ def acquire(setup: PipelineContext, *, force: bool = False, accepting: bool = Fa
         run = Run(setup, lease, opened)
         try:
             _fence_and_reconcile(run, accepting=accepting)
-        except BaseException:
+        except BaseException as error:
             run.close()
-            run.release_after_error()
+            run.release_after_error(error)
             raise
     except CkptError as error:
         error.pipeline = error.pipeline or setup.pipeline.name

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import SourceError
-from airflow_provider_ckpt.core.wave import BatchTask
+from airflow_provider_ckpt.core.wave_messages import BatchTask
 from airflow_provider_ckpt.replication.run.replays import add_dead_letters
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ class TaskBuilder:
         :param chosen: the batches
         :raises CkptError: if the source as a whole cannot be reached
         """
+        schema = None if self._run.planning.schema is None else self._run.planning.schema.current.number
         tasks = [
             BatchTask(
                 batch.key,
@@ -49,6 +50,7 @@ class TaskBuilder:
                 error=batch.error,
                 finished=batch.finished,
                 is_last_attempt=self._run.pipeline.policy.is_last_attempt(batch),
+                schema=schema,
             )
             for batch in chosen
         ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from airflow_provider_ckpt.core.errors import ErrorInfo
-from airflow_provider_ckpt.core.wave import Outcome, Wave
+from airflow_provider_ckpt.core.wave_messages import Outcome, Wave
 from airflow_provider_ckpt.spark.job import Job
 
 Check = Callable[[], None]
@@ -49,7 +49,7 @@ class Engine(Protocol):
         """Return whether :meth:`start` was called."""
 
     @property
-    def counts_deaths(self) -> bool:
+    def loss_blames_batch(self) -> bool:
         """Return whether losing Spark is blamed on a batch that ran alone; False if other runs share Spark."""
 
     def start(self, job: Job) -> None:

@@ -12,13 +12,13 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.file_lists import continuing_lists, split_into_lists
-from airflow_provider_ckpt.connectors.source_protocol import Plan, Start
+from airflow_provider_ckpt.connectors.source_plan import Plan, Start
 from airflow_provider_ckpt.core.errors import SourceError
 from airflow_provider_ckpt.core.sink_audit import Difference, DifferenceKind
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.sink_protocol import Sink
-    from airflow_provider_ckpt.connectors.source_protocol import SourceFile
+    from airflow_provider_ckpt.connectors.source_plan import SourceFile
     from airflow_provider_ckpt.core.receipt import Receipt
     from airflow_provider_ckpt.replication.run.run import Run
     from airflow_provider_ckpt.replication.setup import PipelineContext
@@ -53,7 +53,7 @@ def restore_lost_files(run: Run, *, started: bool) -> Start | None:
     """
     if not run.pipeline.source.discovers_files:
         return None
-    known = run.ledger.files(run.pipeline.name)
+    known = run.known_files.read()
     lists = continuing_lists(known, run.sink.stored_file_lists(len(known)))
     files = list(chain.from_iterable(part.files for part in lists))
     if not started:
@@ -85,7 +85,7 @@ def refuse_unlisted_receipts(run: Run, receipts: Sequence[Receipt]) -> None:
     """
     if not run.pipeline.source.discovers_files or not receipts:
         return
-    files = run.ledger.files(run.pipeline.name)
+    files = run.known_files.read()
     end = files[-1].base + files[-1].size if files else 0
     beyond = next((receipt for receipt in receipts if not receipt.key.is_replay and receipt.range.end > end), None)
     if beyond is not None:

@@ -12,7 +12,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.sink_protocol import SinkWithTargetSnapshot
+from airflow_provider_ckpt.connectors.sink_protocol import SinkWithTargetSnapshot, unwrapped
 from airflow_provider_ckpt.core.changed_sink import ExpectedSinkState
 from airflow_provider_ckpt.core.errors import SinkChangedError
 from airflow_provider_ckpt.replication.run import refuse_changed_sink
@@ -36,8 +36,8 @@ def confirm(setup: PipelineContext, lease: Lease, sink: Sink) -> None:
     :raises SinkChangedError: if the sink has lost records that were delivered
     """
     found = refuse_changed_sink.refuse_changed(setup, sink, sent=True)
-    if isinstance(sink, SinkWithTargetSnapshot):
-        sink.store_target_snapshot(lease.epoch)
+    if isinstance(opened := unwrapped(sink), SinkWithTargetSnapshot):
+        opened.store_target_snapshot(lease.epoch)
     known = setup.ledger.expected_sink_state(setup.pipeline.name)
     if known.target is None and found.target is not None:  # created by this run's first commit
         setup.ledger.store_sink_state(lease, ExpectedSinkState(lease.epoch, found.target, found.location))
@@ -66,7 +66,7 @@ def confirm_after_failure(setup: PipelineContext, lease: Lease, seconds: float =
 
 
 def _confirm(setup: PipelineContext, lease: Lease) -> None:
-    """Open the sink and check it; log each error."""
+    """Open the sink anew, check it as :func:`confirm` does, and log errors instead of raising them."""
     try:
         sink = setup.open_sink()
         try:
@@ -75,7 +75,7 @@ def _confirm(setup: PipelineContext, lease: Lease) -> None:
             sink.close()
     except SinkChangedError as error:
         log.error("%s", error)
-    except Exception as error:  # noqa: BLE001  # the thread's boundary; the next run compares the sink anew
+    except Exception as error:  # noqa: BLE001  # the thread's boundary; the next run compares the sink again
         log.warning(
             "The sink of %s could not be checked after the run had failed; the next run checks it: %s",
             lease.pipeline,

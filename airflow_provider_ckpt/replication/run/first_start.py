@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.source_protocol import SourcePartition, Start
+from airflow_provider_ckpt.connectors.source_plan import SourcePartition, Start
 from airflow_provider_ckpt.core.errors import SourceError
 from airflow_provider_ckpt.replication.run import file_lists
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.core.wave import Outcome
+    from airflow_provider_ckpt.core.wave_messages import Outcome
     from airflow_provider_ckpt.replication.run.run import Run
 
 AT_MOST_ONCE_HINT = "At most once: what was being sent counts as sent. Remove the cause and run again for what follows."

@@ -19,7 +19,8 @@ from airflow_provider_ckpt.core.recovery import MissingReason, ReceiptedRange, U
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.sink_protocol import Sink
-    from airflow_provider_ckpt.connectors.source_protocol import FindUnreceipted, Source
+    from airflow_provider_ckpt.connectors.source_plan import FindUnreceipted
+    from airflow_provider_ckpt.connectors.source_protocol import Source
     from airflow_provider_ckpt.core.receipt import Receipt
     from airflow_provider_ckpt.ledger.types import PartitionRecord
     from airflow_provider_ckpt.replication.setup import PipelineContext
@@ -43,7 +44,7 @@ class Receipts:
 
     @cached_property
     def _positions(self) -> Mapping[_RangeKey, RecordPositions]:
-        """Positions in each receipt that has any, read from the sink."""
+        """Positions of the records that were read, by range, from the receipts in the sink that store them."""
         known = {
             name: KnownReceipts(record.partition.generation, record.low_watermark)
             for name, record in self._partitions.items()
@@ -69,7 +70,7 @@ class Receipts:
         if digests is None:
             return None
         return [
-            _surplus(self._source, partition, *item, self._positions)
+            _unread_positions(self._source, partition, *item, self._positions)
             for item in zip(receipted_ranges, digests, strict=True)
         ]
 
@@ -83,7 +84,7 @@ class Receipts:
         return not receipted.pending or all(item is not None and item.packed is not None for item in read)
 
 
-def unread_by(
+def unread_finder(
     setup: PipelineContext, source: Source, sink: Sink, partitions: Mapping[str, PartitionRecord]
 ) -> FindUnreceipted:
     """Return a function by which a source finds out which of its records below the end of the plan were never read.
@@ -132,7 +133,7 @@ def _overlaps(span: Range, ranges: Sequence[Range]) -> bool:
     return at < len(ranges) and ranges[at].overlaps(span)
 
 
-def _surplus(
+def _unread_positions(
     source: Source,
     partition: str,
     receipted: ReceiptedRange,
@@ -157,12 +158,12 @@ def _surplus(
         return None
     if all(item.packed is not None for _, item in read):
         span = receipted.receipt.range
-        found = find_surplus(read, source.positions(partition, span), span, receipted.pending)
+        found = find_unread_positions(read, source.positions(partition, span), span, receipted.pending)
         return found if found.late else None
     return None if receipted.pending else UnreadRecords(now.count, max(more, 0) if only_added else 0)
 
 
-def find_surplus(
+def find_unread_positions(
     read: Iterable[tuple[Range, RecordPositions]], shown: Sequence[int], within: Range, pending: Sequence[Range] = ()
 ) -> UnreadRecords:
     """Return the records that a range contains now and that were not read, because they appeared afterwards.

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchState
-from airflow_provider_ckpt.core.decisions import Decision, RetryBatch
+from airflow_provider_ckpt.core.failure_decisions import Decision, RetryBatch
 from airflow_provider_ckpt.core.receipt import Counts, Receipt
-from airflow_provider_ckpt.core.wave import Outcome
+from airflow_provider_ckpt.core.wave_messages import Outcome
 from airflow_provider_ckpt.replication.metric_names import Meter, Metric
 from airflow_provider_ckpt.replication.setup import PipelineContext, utcnow
 

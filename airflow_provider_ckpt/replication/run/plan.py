@@ -6,18 +6,19 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.source_protocol import (
+from airflow_provider_ckpt.connectors.source_plan import (
     FindUnreceipted,
     Plan,
     PlannedBatch,
     PlanRequest,
     RangeToPlan,
-    Source,
     SourceFile,
 )
+from airflow_provider_ckpt.connectors.source_protocol import Source
 from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.refresh import RefreshExtent, publication_due, unplanned_rows
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
@@ -54,6 +55,7 @@ class Planner:
     ) -> None:
         self._source = source
         self._find_unreceipted = find_unreceipted
+        self._refreshes = pipeline.refreshes
         self._records = pipeline.commit_strategy.records_per_batch
         self._partitions = records
         blocking = {name: record.partition.blocking.values() for name, record in records.items()}
@@ -92,6 +94,8 @@ class Planner:
                 budget -= sum(batch.records or 1 for batch in found.batches)
         if budget <= 0:
             return Plan(batches, more=True)
+        if self._refreshes:
+            return self._plan_refreshes(batches, budget)
         requested = []
         for name, record in records.items():
             end = record.partition.planned_end
@@ -107,6 +111,24 @@ class Planner:
         )
         found = self._source.plan(request)
         return replace(found, batches=[*batches, *found.batches])
+
+    def _plan_refreshes(self, batches: Sequence[PlannedBatch], budget: int) -> Plan:
+        """Return a plan of the refreshes in progress: the rows that have no batch yet, else the publishing batch.
+
+        :param batches: batches of side partitions, which the plan includes
+        :param budget: number of records that may be planned
+        """
+        found = Plan(batches)
+        for name, record in self._partitions.items():
+            extent = RefreshExtent.of(record.state)
+            if record.partition.limit is not None or extent is None or name in self._stuck:
+                continue
+            ranges = [RangeToPlan(name, span.start, span.end) for span in unplanned_rows(record.partition, extent)]
+            rows = self._source.plan(PlanRequest(ranges, self._records, budget)) if ranges else Plan()
+            published = [PlannedBatch(name, extent.publication, 0)] if publication_due(record.partition, extent) else []
+            unfinished = not published and record.partition.planned_end < extent.publication.end
+            found = Plan([*found.batches, *rows.batches, *published], more=found.more or unfinished)
+        return found
 
     def _plan_replay(self, record: PartitionRecord, budget: int) -> list[PlannedBatch]:
         """Return batches of a replay, whose positions are the numbers of its dead letters.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.sink_protocol import ComparesTargets
+from airflow_provider_ckpt.connectors.sink_protocol import ComparesTargets, unwrapped
 from airflow_provider_ckpt.core.changed_sink import (
     ExpectedSinkState,
     SinkDifference,
@@ -52,9 +52,9 @@ def compare_states(
     wrong = all_receipts or bool(missing) or claims.loss_evidence is not None
     unreadable = _unreadable(sink) if wrong else None
     loss_evidence = claims.loss_evidence if claims.loss_evidence != unreadable else None
-    other = None
-    if isinstance(sink, ComparesTargets) and known.target is not None and claims.target is not None:
-        other = sink.compare_targets(known.target, claims.target)
+    other, opened = None, unwrapped(sink)
+    if isinstance(opened, ComparesTargets) and known.target is not None and claims.target is not None:
+        other = opened.compare_targets(known.target, claims.target)
     found = SinkState(
         claims.epoch, claims.target, sink.location, loss_evidence, missing, unreadable, claims.lost_batches, other
     )

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.dead_letter_lookup import count_by_error_type
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_replay import LostReplays, Replay
+from airflow_provider_ckpt.core.replay_content import LostReplays, Replay
 from airflow_provider_ckpt.spark.dead_letters.replay_reader import replay_detail
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.connectors.source_protocol import PlannedBatch
+    from airflow_provider_ckpt.connectors.source_plan import PlannedBatch
     from airflow_provider_ckpt.core.receipt import Receipt
-    from airflow_provider_ckpt.core.wave import BatchTask
+    from airflow_provider_ckpt.core.wave_messages import BatchTask
     from airflow_provider_ckpt.ledger.types import PartitionRecord
     from airflow_provider_ckpt.replication.run.run import Run
 

@@ -21,8 +21,8 @@ def replicate(setup: PipelineContext, engine: Engine) -> RunSummary:
     :raises CkptError: when the run halts or fails; what was delivered is settled, and the lease is released
     """
     with acquire(setup) as run:
-        if run.plan():
+        if run.prepare():
             run.execute(engine, rounds=True)
         else:
-            run.raise_refused()
+            run.planning.raise_refused()
         return run.finish()

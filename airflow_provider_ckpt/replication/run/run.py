@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
-from airflow_provider_ckpt.connectors.source_protocol import SOURCE_END
+from airflow_provider_ckpt.connectors.source_plan import SOURCE_END
 from airflow_provider_ckpt.core.batch import Batch, BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import (
@@ -22,22 +22,20 @@ from airflow_provider_ckpt.core.errors import (
     StaleEpochError,
 )
 from airflow_provider_ckpt.core.lag import PartitionLag, lag_positions
-from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.replication.metric_names import Metric
-from airflow_provider_ckpt.replication.run import file_lists, final_check
-from airflow_provider_ckpt.replication.run.late_records import unread_by
+from airflow_provider_ckpt.replication.run import final_check
+from airflow_provider_ckpt.replication.run.known_files import KnownFiles
 from airflow_provider_ckpt.replication.run.lease_renewal import LeaseRenewal
 from airflow_provider_ckpt.replication.run.metrics import RunMetrics
-from airflow_provider_ckpt.replication.run.plan import Planner
 from airflow_provider_ckpt.replication.run.reconcile import reconcile
-from airflow_provider_ckpt.replication.run.replays import store_replays
+from airflow_provider_ckpt.replication.run.refresh import refreshes_due
+from airflow_provider_ckpt.replication.run.run_planning import RunPlanning
 from airflow_provider_ckpt.replication.run.summary import RunSummary
 from airflow_provider_ckpt.replication.run.wave_loop import WaveLoop
 from airflow_provider_ckpt.replication.setup import OpenConnectors, PipelineContext, utcnow
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.connectors.source_protocol import Plan
     from airflow_provider_ckpt.ledger.types import Lease, PartitionRecord
     from airflow_provider_ckpt.replication.run.engine_protocol import Engine
 
@@ -45,7 +43,7 @@ log = logging.getLogger(__name__)
 
 _SPARK_STEPS = frozenset({"spark_start", "spark"})
 """The steps in which a run waits for Spark."""
-_TOLD_BY_SINK = (StaleEpochError, FencedError, SinkChangedError)
+_SINK_ERRORS = (StaleEpochError, FencedError, SinkChangedError)
 """Errors after which a check of the sink is useless: the sink caused the error, or belongs to another run now."""
 
 
@@ -62,7 +60,9 @@ class Run:
     :ivar summary: summary of this process's part in the run
     :ivar metrics: metrics of this process's part, which go to the setup's meter
     :ivar source_verified: whether the source was compared with the one that the ledger knows
+    :ivar planning: planning of the run's batches
     :ivar unconfirmed: number of batches that were sent with delivery at_most_once and have no receipt
+    :ivar known_files: the source files that the ledger knows
     :ivar bounds: newest closed bound of each source partition that has one
     """
 
@@ -74,12 +74,12 @@ class Run:
         self.source = opened.source
         self.sink = opened.sink
         self.id = uuid.uuid4().hex[:12]
+        self.known_files = KnownFiles(setup.ledger, self.pipeline.name)
         self.summary = RunSummary(self.pipeline.name, lease.epoch, run=self.id)
         self._started = time.monotonic()
         self.bounds: dict[str, int] = {}
         self.unconfirmed = 0
-        self._refused: dict[str, CkptError] = {}
-        self._more = True
+        self.planning = RunPlanning(self)
         self.source_verified = False
         self._closed = False
         setup.on_lease(lease)
@@ -98,10 +98,11 @@ class Run:
         return self.pipeline.recovery.window if self.source.may_have_late_records() else None
 
     def check(self) -> None:
-        """Raise an error if the background renewal has found that another run has taken the lease.
+        """Raise an error if the run must stop, or the background renewal has found that another run has the lease.
 
-        :raises StaleEpochError: naming both epochs
+        :raises StaleEpochError: if another run has taken the lease, naming both epochs
         """
+        self.setup.check()
         self._renewal.check()
 
     def confirm_lease(self) -> None:
@@ -112,11 +113,12 @@ class Run:
         self.ledger.renew(self.lease)
 
     def verify_source(self) -> None:
-        """Compare the identity of the source's partitions with those that the ledger stored, once per process.
+        """Refuse a source that was replaced since the ledger stored the identities of its partitions.
 
-        A run continues in other processes, and the source may have been replaced in between.
+        A run continues in other processes, and the source may be replaced in between, so the first call in each process
+        checks; later calls do nothing.
 
-        :raises SourceError: if a partition has another identity than when it was started
+        :raises SourceError: if a partition's identity differs from the stored one
         """
         if self.source_verified:
             return
@@ -133,11 +135,13 @@ class Run:
         """
         if not self.ledger.stored_actions(self.pipeline.name):
             return False
-        results = self.ledger.apply_stored_actions(self.lease, now=utcnow(), behind_fence=behind_fence)
+        results = self.ledger.apply_stored_actions(
+            self.lease, now=utcnow(), behind_fence=behind_fence, compares_columns=self.pipeline.schema_ is not None
+        )
         for result in results:
             if result.applied:
                 log.info("%s: the requested %s was applied", self.pipeline.name, result.action.kind.value)
-                self._more = True
+                self.planning.more = True
             else:
                 log.warning(
                     "%s: the requested %s was refused: %s", self.pipeline.name, result.action.kind.value, result.refusal
@@ -153,58 +157,21 @@ class Run:
         current = self.ledger.partitions(self.pipeline.name) if records is None else records
         return self.sink.receipts(collected | {name: record.known for name, record in current.items()})
 
+    def prepare(self) -> int:
+        """Plan batches before Spark is started, unless the process that executes the waves has to plan them.
+
+        A refresh begins in that process, because it holds the snapshot that all batches read.
+
+        :returns: number of batches that may begin; a refresh that is due counts as one
+        """
+        if not self.pipeline.refreshes:
+            return self.plan()
+        self.verify_source()
+        return len(self.planned()) + refreshes_due(self.ledger.partitions(self.pipeline.name))
+
     def plan(self, skipped: Collection[BatchKey] = ()) -> int:
-        """Plan batches for new records of the source, as far as ``max_in_flight`` allows, and store them in the ledger.
-
-        :param skipped: batches that this run no longer begins
-        :returns: number of batches that are planned and may begin now or later
-        """
-        with self.step("plan"):
-            self.verify_source()
-            records = self.ledger.partitions(self.pipeline.name)
-            blocking = [batch for record in records.values() for batch in record.partition.blocking.values()]
-            phases = {record.partition.phase for record in records.values()}
-            if phases - {Phase.RUNNING}:
-                log.info("%s is %s: nothing is planned or sent", self.pipeline.name, ", ".join(sorted(phases)))
-                self._more = False
-                return 0
-            unread = unread_by(self.setup, self.source, self.sink, records)
-            planner = Planner(self.pipeline, self.source, records, skipped, unread)
-            planned: list[Batch] = []
-            if planner.budget > 0:
-                found = planner.plan(self.ledger.files(self.pipeline.name))
-                self._more = found.more
-                self.bounds.update(found.bounds)
-                self._log_notices(found)
-                store_replays(self, records, found.batches)
-                file_lists.store_in_sink(self, found.files)
-                planned = self.ledger.plan(self.lease, found)
-        waiting = sum(batch.state is BatchState.PLANNED for batch in blocking)
-        if planned:
-            log.info("Planned %d batches of %s; %d wait", len(planned), self.pipeline.name, waiting + len(planned))
-        return waiting + len(planned)
-
-    def raise_refused(self) -> None:
-        """Raise an error at the end of the run if the source refused to have a part of its records planned.
-
-        :raises CkptError: the first refusal, with the number of the others
-        """
-        first, *more = self._refused.values() or [None]
-        if first is not None:
-            if more:
-                first.message = f"{first.message} {len(more)} more could not be read either; the log names them."
-            raise first
-
-    def _log_notices(self, found: Plan) -> None:
-        """Log the source's notices and refusals from a plan, each only once per run, and keep them for the summary."""
-        for notice in found.notices:
-            if notice not in self.summary.notices:
-                log.warning("%s: %s", self.pipeline.name, notice)
-                self.summary.notices.append(notice)
-        for error in found.refused:
-            if error.message not in self._refused:
-                log.error("%s continues without this: %s", self.pipeline.name, error)
-                self._refused[error.message] = error
+        """Plan batches for new records of the source; see :meth:`.RunPlanning.plan`."""
+        return self.planning.plan(skipped)
 
     def execute(self, engine: Engine, *, rounds: bool, plan_on: bool = True) -> None:
         """Have Spark execute waves of planned batches until none are due or the time budget is over.
@@ -232,11 +199,6 @@ class Run:
         waiting = [batch.not_before or utcnow() for batch in self.planned() if batch.round > 1]
         return min(waiting, default=None)
 
-    @property
-    def more(self) -> bool:
-        """Return whether the source may have more records than were planned."""
-        return self._more
-
     def finish(self, *, release: bool = True) -> RunSummary:
         """Check the sink, complete and return the summary, and release the lease.
 
@@ -255,7 +217,7 @@ class Run:
         self.summary.target_rows = self.sink.target_rows()
         self.summary.seconds = time.monotonic() - self._started
         if release:
-            self.ledger.release(self.lease)
+            self.ledger.release(self.lease, succeeded=True)
         log.info("%s", self.summary.line())
         return self.summary
 
@@ -268,7 +230,7 @@ class Run:
         self.metrics.settled(receipts)
 
     def measure(self) -> None:
-        """Set the gauges of the pipeline's state, if the last time is long enough ago."""
+        """Report the metrics of the pipeline's state, unless the last report is too recent."""
         if self.metrics.due:
             self._report_metrics()
 
@@ -295,10 +257,17 @@ class Run:
         self.source.close()
         self.sink.close()
 
-    def release_after_error(self) -> None:
-        """Release the lease after an error; a failure to do so is only logged, as the lease also expires by itself."""
+    def release_after_error(self, error: BaseException) -> None:
+        """Release the lease after an error, which the ledger records.
+
+        A failure to do so is only logged, as the lease also expires by itself.
+
+        :param error: the error; of one that is not of this package, only the type is recorded, since its text may
+            contain a value or a secret
+        """
+        text = str(error) if isinstance(error, CkptError) else f"{type(error).__name__}; the log of the run has more"
         try:
-            self.ledger.release(self.lease)
+            self.ledger.release(self.lease, error=text)
         except LedgerUnavailableError as error:
             log.warning("The lease of %s could not be released and has to expire: %s", self.pipeline.name, error)
             return
@@ -308,15 +277,15 @@ class Run:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        failed = kind is not None and issubclass(kind, Exception) and not issubclass(kind, _TOLD_BY_SINK)
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *_: object) -> None:
+        failed = kind is not None and issubclass(kind, Exception) and not issubclass(kind, _SINK_ERRORS)
         if failed and self._may_have_sent:
             final_check.confirm_after_failure(self.setup, self.lease)
         self.close()
-        if kind is not None:
-            if issubclass(kind, StaleEpochError | FencedError):
+        if error is not None:
+            if isinstance(error, StaleEpochError | FencedError):
                 self.metrics.refused()
-            self.release_after_error()
+            self.release_after_error(error)
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:

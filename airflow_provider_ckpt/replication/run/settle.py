@@ -19,11 +19,12 @@ from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import CkptError, LedgerUnavailableError, OffsetCommitError
 from airflow_provider_ckpt.core.receipt import Receipt
-from airflow_provider_ckpt.core.settle_cadence import movable
-from airflow_provider_ckpt.core.wave import Outcome
+from airflow_provider_ckpt.core.settle_cadence import count_passable
+from airflow_provider_ckpt.core.wave_messages import Outcome
 from airflow_provider_ckpt.replication.setup import utcnow
 
 if TYPE_CHECKING:
+    from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy
     from airflow_provider_ckpt.ledger.types import Settlement
     from airflow_provider_ckpt.replication.run.run import Run
 
@@ -79,13 +80,14 @@ class WaveSettlement:
             now = time.monotonic()
             self._next_check_at = now + max(self._cadence.check_interval, (now - started) * _READING_SHARE)
 
-    def settle(self, outcomes: Sequence[Outcome]) -> Settlement:
+    def settle(self, outcomes: Sequence[Outcome], policy: DeliveryPolicy | None = None) -> Settlement:
         """Record in the ledger the outcomes of those batches of a wave whose verdicts were not recorded while it ran.
 
         :param outcomes: outcomes of all batches of the wave
+        :param policy: policy that decides about failed batches; None for the pipeline's
         :raises OffsetCommitError: if the settlement cannot be stored
         """
-        settlement = self._commit([outcome for outcome in outcomes if outcome.key not in self._settled])
+        settlement = self._commit([outcome for outcome in outcomes if outcome.key not in self._settled], policy)
         types = {
             AttemptKey(outcome.key, outcome.attempt, outcome.receipt.epoch): outcome.dead_letters
             for outcome in outcomes
@@ -110,7 +112,7 @@ class WaveSettlement:
             )
             return [], 0
         partitions = (record.partition for record in records.values())
-        return found, movable(partitions, {receipt.key for receipt in found})
+        return found, count_passable(partitions, {receipt.key for receipt in found})
 
     def _settle_due(self, receipts: Sequence[Receipt], count_movable: int) -> None:
         """Settle batches by their receipts, if ``commit_strategy`` says that a settlement is due.
@@ -148,10 +150,11 @@ class WaveSettlement:
             f"{self._records / max(seconds, 1e-9):,.0f}",
         )
 
-    def _commit(self, outcomes: Sequence[Outcome]) -> Settlement:
+    def _commit(self, outcomes: Sequence[Outcome], policy: DeliveryPolicy | None = None) -> Settlement:
         """Settle batches in the ledger; retry while the ledger is unavailable, since settling twice is harmless.
 
         :param outcomes: outcomes of the batches
+        :param policy: policy that decides about failed batches; None for the pipeline's
         :raises OffsetCommitError: if the ledger stays unavailable
         """
         retry = self._pipeline.policy.retry
@@ -162,7 +165,7 @@ class WaveSettlement:
                     self._run.lease,
                     outcomes,
                     now=utcnow(),
-                    policy=self._pipeline.policy,
+                    policy=policy or self._pipeline.policy,
                     deviation=self._random_deviation,
                     window=self._run.window,
                     patience=patience,

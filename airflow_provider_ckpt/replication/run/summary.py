@@ -107,7 +107,7 @@ class RunSummary:
         self.steps[step] = round(self.steps.get(step, 0.0) + seconds, 4)
 
     def merge(self, later: RunSummary) -> RunSummary:
-        """Return a summary of this and a later task of the same run together.
+        """Return one summary of two tasks of the same run, this one and a later one; counts are added up.
 
         :param later: summary of the later task
         """
@@ -179,7 +179,7 @@ class RunSummary:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RunSummary:
-        """Return the summary that :meth:`to_json` wrote."""
+        """Return the summary from a dict that :meth:`to_json` returned."""
         values = dict(data)
         records = dict(values.pop("records"))
         halted = values.pop("halted")

@@ -12,7 +12,6 @@ from airflow_provider_ckpt.connectors import registry
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.decisions import RetryBatch
 from airflow_provider_ckpt.core.errors import (
     DeadlineError,
     EngineError,
@@ -20,20 +19,23 @@ from airflow_provider_ckpt.core.errors import (
     ErrorInfo,
     LedgerUnavailableError,
 )
+from airflow_provider_ckpt.core.failure_decisions import RetryBatch
 from airflow_provider_ckpt.core.lane_assignment import distribute, first_of_each_partition, without_blocked
 from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.ranges import position_text
-from airflow_provider_ckpt.core.wave import Outcome, Wave
+from airflow_provider_ckpt.core.wave_messages import Outcome, Wave
 from airflow_provider_ckpt.replication.run.batch_tasks import TaskBuilder
 from airflow_provider_ckpt.replication.run.engine_protocol import Engine, WaveLostError
 from airflow_provider_ckpt.replication.run.halt import AT_MOST_ONCE_HINT, halt_error
-from airflow_provider_ckpt.replication.run.outage import OutageWait
+from airflow_provider_ckpt.replication.run.outage_wait import OutageWait
+from airflow_provider_ckpt.replication.run.refresh import Refresh, publication_policy
 from airflow_provider_ckpt.replication.run.settle import WaveSettlement
 from airflow_provider_ckpt.replication.run.time_budget import GRACE, TimeBudget
 from airflow_provider_ckpt.replication.setup import utcnow
 from airflow_provider_ckpt.spark.job import Job
 
 if TYPE_CHECKING:
+    from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy
     from airflow_provider_ckpt.ledger.types import Settlement
     from airflow_provider_ckpt.replication.run.run import Run
 
@@ -77,6 +79,7 @@ class WaveLoop:
         self._random = random.Random()  # noqa: S311  # spreads retries, guards nothing
         self._time_budget = TimeBudget(run, self._random_deviation)
         self._outage_wait = OutageWait(run, self._time_budget)
+        self._refresh = Refresh(run) if run.pipeline.refreshes else None
 
     def run(self) -> None:
         """Execute waves until no batch is due or the time budget is over, then close Spark.
@@ -107,12 +110,15 @@ class WaveLoop:
             due = [batch for batch in candidates if batch.not_before is None or batch.not_before <= utcnow()]
             if self._pipeline.pinned:
                 due = without_blocked(due, candidates)
-            if due:
+            publication = self._refresh.publication(due) if self._refresh is not None else None
+            if self._refresh is not None and publication is not None:
+                self._publish(self._refresh, publication)
+            elif due:
                 self._run_wave(due)
             else:
                 self._time_budget.wait_until(min(batch.not_before for batch in candidates if batch.not_before))
         self._task_builder.finish()
-        self._run.raise_refused()
+        self._run.planning.raise_refused()
 
     def _plan_next(self) -> list[Batch]:
         """Apply stored actions and plan new batches; return all planned batches that this run may begin, oldest first.
@@ -121,14 +127,17 @@ class WaveLoop:
         """
         self._run.apply_stored_actions()
         self._run.measure()
-        if self._plan_on and self._run.more:
+        begun = self._refresh is not None and self._refresh.advance()
+        if begun or ((self._plan_on or self._refresh is not None) and self._run.planning.more):
             self._run.plan(self._skipped)
+        elif self._run.planning.schema is not None:
+            self._run.planning.schema.follow()
         return self._candidates()
 
     def _candidates(self) -> list[Batch]:
-        """Return planned batches that this run may begin, oldest first.
+        """Return the planned batches that this run begins now or later, by key; none if the pipeline is not running.
 
-        In a pinned pipeline, a partition's batches end at the first one that the run may not begin.
+        In a pinned pipeline, a batch that the run may not begin also excludes all later batches of its partition.
         """
         found = []
         for record in self._run.ledger.partitions(self._pipeline.name).values():
@@ -151,8 +160,12 @@ class WaveLoop:
             self._start_spark()
         with self._run.step("spark_start"):
             ready = self._engine.ready(self._run.check)
-        self._run.sink.check_columns(ready.columns)
+        shape = None if self._run.planning.schema is None else self._run.planning.schema.shape
+        # A version is newer than the columns that Spark knew when it started.
+        as_read = shape is not None and not (self._pipeline.transform.select or self._pipeline.transform.python)
+        self._run.sink.check_columns(shape.outputs if shape is not None and as_read else ready.columns)
         lanes = self._pipeline.consumer.lane_count(ready.parallelism)
+        lanes = min(lanes, self._run.setup.most_lanes() or lanes)
         chosen = self._choose_batches(due, lanes)
         # Located first: a batch whose file is gone stays planned, and at most once is not resolved as sent.
         tasks = self._task_builder.tasks(chosen)
@@ -164,7 +177,7 @@ class WaveLoop:
         self._run.ledger.begin(self._run.lease, keys, now=utcnow(), run=self._run.id, at_most_once=self._at_most_once)
         packed = distribute(tasks, lanes, pinned=self._pipeline.pinned)
         self._wave_number += 1
-        wave = Wave(self._wave_number, packed, self._wave_seconds())
+        wave = Wave(self._wave_number, packed, self._wave_seconds(), None if shape is None else shape.to_json())
         started = time.monotonic()
         self._settlement.begin_wave(keys)
         self._run.metrics.started(len(keys))
@@ -182,7 +195,7 @@ class WaveLoop:
             self._settle_lost_wave(wave, alone=alone, error=error.error)
         except EngineError as error:
             # On a local master the executor is Spark itself, so a batch that kills one kills the other.
-            counted = alone and self._engine.counts_deaths
+            counted = alone and self._engine.loss_blames_batch
             revived = self._engine.revive()
             self._settle_lost_wave(wave, alone=revived and counted, error=error.info)
             self._revivals += 1
@@ -192,8 +205,23 @@ class WaveLoop:
         else:
             self._settle(outcomes, started)
 
+    def _publish(self, refresh: Refresh, batch: Batch) -> None:
+        """Publish a refresh in this process, and settle its batch; nothing is settled if it is held for a user.
+
+        :param refresh: the run's refresh
+        :param batch: the batch that publishes
+        """
+        started = time.monotonic()
+        self._settlement.begin_wave([batch.key])
+        with self._run.step("publish"):
+            outcome = refresh.publish(batch)
+        if outcome is not None:
+            self._wave_number += 1
+            self._run.metrics.started(1)
+            self._settle([outcome], started, publication_policy(self._pipeline.policy))
+
     def _check_wave(self) -> None:
-        """Check the lease, settle by receipts, and check the time budget; called repeatedly while a wave runs.
+        """Settle batches by their receipts if due; raise an error if the lease is lost or the time budget exceeded.
 
         :raises CkptError: when the run must stop; a :class:`DeadlineError` for a wave that exceeds the time budget
         """
@@ -210,9 +238,9 @@ class WaveLoop:
     def _start_spark(self) -> None:
         """Start Spark in the background with the description of the run."""
         pipeline, setup = self._pipeline, self._run.setup
-        shape = self._run.source.shape()
+        shape = self._run.source.shape() if self._run.planning.schema is None else self._run.planning.schema.shape
         if pipeline.transform.passes_unchanged:
-            self._run.sink.check_columns(shape.columns)
+            self._run.sink.check_columns(shape.outputs)
         self._engine.start(
             Job(
                 pipeline.document(),
@@ -243,14 +271,15 @@ class WaveLoop:
             return due[: min(self._limit, self._cadence.max_batches)]
         return due[: self._limit]
 
-    def _settle(self, outcomes: Sequence[Outcome], started: float) -> None:
+    def _settle(self, outcomes: Sequence[Outcome], started: float, policy: DeliveryPolicy | None = None) -> None:
         """Settle a wave by its outcomes, log it, and halt or wait if the policy says so.
 
         :param outcomes: outcomes of the wave's batches
         :param started: start of the wave, in seconds of the monotonic clock
+        :param policy: policy that decides about failed batches; None for the pipeline's
         """
         with self._run.step("settle"):
-            settlement = self._settlement.settle(outcomes)
+            settlement = self._settlement.settle(outcomes, policy)
         self._count(outcomes, settlement)
         seconds = time.monotonic() - started
         read = sum(outcome.receipt.counts.read for outcome in outcomes if outcome.receipt is not None)

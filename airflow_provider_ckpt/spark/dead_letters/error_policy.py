@@ -15,7 +15,7 @@ from airflow_provider_ckpt.core.errors import CkptError, ErrorAction, ErrorInfo
 if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.batch_content import DeadLetter
     from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy
-    from airflow_provider_ckpt.core.wave import BatchTask
+    from airflow_provider_ckpt.core.wave_messages import BatchTask
 
 log = logging.getLogger(__name__)
 

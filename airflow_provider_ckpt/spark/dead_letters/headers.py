@@ -1,6 +1,6 @@
 """Headers that dead letters carry beside the record's bytes (semantics, section 8).
 
-Their names begin with the pipeline's prefix.
+Their names begin with the pipeline's prefix, ``header_prefix`` in ``config/delivery.py``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
     from airflow_provider_ckpt.connectors.batch_content import DeadLetter
     from airflow_provider_ckpt.core.errors import ErrorInfo
-    from airflow_provider_ckpt.core.wave import BatchTask
+    from airflow_provider_ckpt.core.wave_messages import BatchTask
 
 RETRY_ATTEMPTS = "retry-attempts"
 """Name, without prefix, of the header with the number of times that the record was tried again, by retries of its batch

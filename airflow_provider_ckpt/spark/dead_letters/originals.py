@@ -21,7 +21,7 @@ from airflow_provider_ckpt.spark.dead_letters.replay_reader import ReplayReader,
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_ckpt.core.wave import BatchTask
+    from airflow_provider_ckpt.core.wave_messages import BatchTask
     from airflow_provider_ckpt.spark.record_positions import RecordPositions
 
 MESSAGE = "__message"

@@ -18,14 +18,14 @@ from airflow_provider_ckpt.connectors.dead_letter_lookup import read_dead_letter
 from airflow_provider_ckpt.connectors.kafka.deserialize import parse_time_text
 from airflow_provider_ckpt.connectors.sink_protocol import Sink
 from airflow_provider_ckpt.connectors.source_protocol import POSITION, Reader, RecordShape, SparkFedReader
-from airflow_provider_ckpt.core.dead_letter_replay import PositionedDeadLetters
 from airflow_provider_ckpt.core.dead_letters import DeadLetters
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
+from airflow_provider_ckpt.core.replay_content import PositionedDeadLetters
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_ckpt.core.wave import BatchTask
+    from airflow_provider_ckpt.core.wave_messages import BatchTask
 
 DETAIL = "dead_letters"
 """Key in :attr:`BatchTask.detail`: the batch's selections of dead letters, each with the position that its first one
@@ -192,7 +192,7 @@ class ReplayReader:
         return self._dead_letters
 
     def _read_dead_letters(self, task: BatchTask) -> Iterator[tuple[int, DeadLetter]]:
-        """Read the dead letters of a replay's batch from the sink, and yield each with its position in the batch."""
+        """Read the dead letters of a replay's batch from the sink, and yield each with its position in the replay."""
         self._sink = self._sink or self._open()
         positioned = [PositionedDeadLetters(DeadLetters.from_json(item[:-1]), item[-1]) for item in task.detail[DETAIL]]
         starts = (item.start for item in positioned)

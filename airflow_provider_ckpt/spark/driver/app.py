@@ -39,7 +39,7 @@ def main(directory: str) -> int:
     from pyspark.sql import SparkSession
 
     from airflow_provider_ckpt.spark.driver.serve import serve
-    from airflow_provider_ckpt.spark.prepared import PreparedWaves
+    from airflow_provider_ckpt.spark.prepared_plans import PreparedWaves
     from airflow_provider_ckpt.spark.sql import silence_client_logs
 
     silence_client_logs()

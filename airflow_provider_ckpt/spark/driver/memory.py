@@ -43,7 +43,7 @@ class Memory:
         self._heap = self._jvm.Runtime.getRuntime().maxMemory()  # type: ignore[union-attr]
         self.has_grown = False
 
-    def look(self) -> None:
+    def measure(self) -> None:
         """Measure the memory of Python and Java; above a limit, set ``has_grown`` and log a warning. Called after each
         run.
         """

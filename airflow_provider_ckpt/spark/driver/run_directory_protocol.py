@@ -15,7 +15,7 @@ from typing import Any
 
 from airflow_provider_ckpt.core import private_files
 from airflow_provider_ckpt.core.errors import ErrorInfo
-from airflow_provider_ckpt.core.wave import Outcome, Wave
+from airflow_provider_ckpt.core.wave_messages import Outcome, Wave
 from airflow_provider_ckpt.spark.job import Job
 
 PROPERTIES = "spark.properties"
@@ -31,7 +31,7 @@ def _sleep() -> bool:
     return True
 
 
-def _say_nothing() -> None:
+def _no_notification() -> None:
     """Send no notification: the other process reads the file again every few milliseconds anyway."""
 
 
@@ -72,7 +72,7 @@ class DriverSide:
         directory: str,
         *,
         wait: Callable[[], bool] = _sleep,
-        notify: Callable[[], None] = _say_nothing,
+        notify: Callable[[], None] = _no_notification,
     ) -> None:
         self.directory = Path(directory)
         self._waves = JsonLinesTail(self.directory / _WAVES)
@@ -146,7 +146,7 @@ class LeaseHolderSide:
     :param notify: called after each wave, to wake the driver
     """
 
-    def __init__(self, directory: Path, *, notify: Callable[[], None] = _say_nothing) -> None:
+    def __init__(self, directory: Path, *, notify: Callable[[], None] = _no_notification) -> None:
         self._directory = directory
         self._notify = notify
         self._replies = JsonLinesTail(directory / _REPLIES)

@@ -12,7 +12,7 @@ from airflow_provider_ckpt.spark.sql import first_line
 if TYPE_CHECKING:
     from airflow_provider_ckpt.spark.driver.run_directory_protocol import DriverSide
     from airflow_provider_ckpt.spark.job import Job
-    from airflow_provider_ckpt.spark.prepared import PreparedWaves
+    from airflow_provider_ckpt.spark.prepared_plans import PreparedWaves
 
 
 def serve(prepared: PreparedWaves, side: DriverSide, job: Job) -> bool:

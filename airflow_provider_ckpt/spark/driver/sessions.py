@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.spark.driver.session_conf import session_part
-from airflow_provider_ckpt.spark.prepared import PreparedWaves
+from airflow_provider_ckpt.spark.prepared_plans import PreparedWaves
 from airflow_provider_ckpt.spark.sql import first_line
 
 if TYPE_CHECKING:
@@ -69,8 +69,9 @@ class Sessions:
 
 def _key(job: Job) -> str:
     """Return a digest of the declaration and of the source's columns; runs with equal digests can share a session."""
-    told = json.dumps([job.document, job.shape.raw, list(job.shape.columns)], sort_keys=True)
-    return hashlib.sha256(told.encode()).hexdigest()
+    shape = job.shape
+    parts = json.dumps([job.document, shape.raw, list(shape.columns), dict(shape.refused)], sort_keys=True)
+    return hashlib.sha256(parts.encode()).hexdigest()
 
 
 def _configure(session: SparkSession, job: Job) -> None:

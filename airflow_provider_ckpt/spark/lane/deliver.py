@@ -21,7 +21,7 @@ from airflow_provider_ckpt.connectors.sum_identity import checked_counts
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.partition_order import StoppedPartitions
-from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave
+from airflow_provider_ckpt.core.wave_messages import BatchTask, Outcome, Wave
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark.dead_letters import originals
 from airflow_provider_ckpt.spark.dead_letters.error_policy import skipped_indexes, without_skipped
@@ -134,7 +134,9 @@ class Lane:
         return self._ended(task, outcome)
 
     def deliver_raw(self, task: BatchTask, raw_copy: RawCopy, rows: RawRows) -> Outcome | None:
-        """Deliver a batch without decoding its rows into records; return None if it must be delivered as records.
+        """Deliver a batch without decoding its rows into records, or send nothing and return None.
+
+        None means that the batch must be delivered as records.
 
         :param task: the batch
         :param raw_copy: writes the rows to the sink
@@ -238,7 +240,10 @@ class Lane:
 
         :return: None if the source has no cursor, if the batch is a replay, or if it is given up (verdict ``void``)
         """
-        if not self._pipeline.source.ordered_by_cursor or task.key.is_replay or task.instruction is Instruction.VOID:
+        source = self._pipeline.source
+        if not source.ordered_by_cursor or source.is_full or task.key.is_replay:
+            return None
+        if task.instruction is Instruction.VOID:
             return None
         if task.instruction is Instruction.REJECT:
             return RecordPositions.of([dead_letter.position for dead_letter in gathered.dead_letters]).text()

@@ -19,7 +19,7 @@ from airflow_provider_ckpt.connectors.row_filter import exclude_rows
 from airflow_provider_ckpt.connectors.source_protocol import Reader
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import ErrorType
-from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave
+from airflow_provider_ckpt.core.wave_messages import BatchTask, Outcome, Wave
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark.dead_letters import originals
 from airflow_provider_ckpt.spark.failures import to_error_info

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ckpt.connectors.batch_content import DeadLetter
     from airflow_provider_ckpt.connectors.source_protocol import Reader
-    from airflow_provider_ckpt.core.wave import BatchTask
+    from airflow_provider_ckpt.core.wave_messages import BatchTask
 
 
 def separate(records: pa.RecordBatch, largest: int) -> tuple[pa.RecordBatch, list[tuple[int, int]]]:

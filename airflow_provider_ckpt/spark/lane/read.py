@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_ckpt.connectors.source_protocol import Reader
-    from airflow_provider_ckpt.core.wave import BatchTask, Wave
+    from airflow_provider_ckpt.core.wave_messages import BatchTask, Wave
     from airflow_provider_ckpt.spark.job import Job
     from airflow_provider_ckpt.spark.transform.plain_json import FlatJsonDecoder
 

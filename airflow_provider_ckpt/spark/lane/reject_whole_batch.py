@@ -1,7 +1,7 @@
 """Reject a batch that is given up: each of its records becomes a dead letter, and none is delivered as a row.
 
-The ledger gives this instruction when the attempts of a batch are used up and ``retry.on_exhausted`` is ``dlq``
-(``core/batch_transitions.py``).
+That a batch is given up is decided before: by its error (``core/retry_policy.py``), or when its attempts are used up
+and ``retry.on_exhausted`` is ``dlq`` (``core/on_exhausted.py``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from airflow_provider_ckpt.spark.dead_letters import originals
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.source_protocol import Reader
-    from airflow_provider_ckpt.core.wave import BatchTask
+    from airflow_provider_ckpt.core.wave_messages import BatchTask
     from airflow_provider_ckpt.spark.lane.gather import GatheredBatch
 
 _WITHOUT_CAUSE = ErrorInfo(ErrorType.RETRY_EXHAUSTED, "all attempts of the batch failed")

@@ -20,6 +20,7 @@ from airflow_provider_ckpt.spark.transform.decode import decode, has_short_decim
 from airflow_provider_ckpt.spark.transform.null_values import null_value_checks
 from airflow_provider_ckpt.spark.transform.projection import error_class, project, quoted
 from airflow_provider_ckpt.spark.transform.record_check import RecordCheck
+from airflow_provider_ckpt.spark.transform.refused_columns import refused_column_checks
 from airflow_provider_ckpt.spark.transform.try_expressions import VALUE, try_columns
 
 if TYPE_CHECKING:
@@ -45,10 +46,11 @@ def apply(frame: DataFrame, pipeline: Pipeline, shape: RecordShape) -> DataFrame
     carried = pipeline.source.read_by_spark
     original = original_columns.packed_sql(shape, raw_column if transform.decode else quote, included=carried)
     frame, names, checks = _input_columns(frame, pipeline, shape)
-    outputs = _outputs(pipeline, names)
+    outputs = _outputs(pipeline, names, shape)
 
     tried = {name: f"__tried_{at}" for at, (name, e) in enumerate(outputs.items()) if not cannot_raise(e)}
-    judged = _with_verdicts(frame, pipeline, checks, {at: (name, outputs[name]) for name, at in tried.items()})
+    select = {at: (name, outputs[name]) for name, at in tried.items()}
+    judged = _with_verdicts(frame, pipeline, checks, refused_column_checks(shape), select)
 
     deliver = f"{c.MARKER} IS NULL AND {c.VERDICT} IS NULL"
     rejected = f"{c.VERDICT} IS NOT NULL AND {c.VERDICT} <> '{c.FILTERED}'"
@@ -70,23 +72,30 @@ def apply(frame: DataFrame, pipeline: Pipeline, shape: RecordShape) -> DataFrame
     )
 
 
-def _outputs(pipeline: Pipeline, names: list[str]) -> dict[str, str]:
+def _outputs(pipeline: Pipeline, names: list[str], shape: RecordShape) -> dict[str, str]:
     """Return the SQL expression of each output column, by column name.
 
     :param pipeline: the pipeline's declaration
-    :param names: columns that are output unchanged if the pipeline has no ``select``
+    :param names: columns that are output if the pipeline has no ``select``: unchanged, or null if they are refused
+    :param shape: names and types of the source's columns
     """
-    return dict(pipeline.transform.select or {name: quote(name) for name in names})
+    null = {name: f"CAST(NULL AS {kind})" for name, (kind, _) in shape.refused.items()}
+    return dict(pipeline.transform.select or {name: null.get(name, quote(name)) for name in names})
 
 
 def _with_verdicts(
-    frame: DataFrame, pipeline: Pipeline, checks: Sequence[RecordCheck], select: Mapping[str, tuple[str, str]]
+    frame: DataFrame,
+    pipeline: Pipeline,
+    checks: Sequence[RecordCheck],
+    last: Sequence[RecordCheck],
+    select: Mapping[str, tuple[str, str]],
 ) -> DataFrame:
     """Return the records with a verdict column, and a temporary column with the value of each ``select`` expression.
 
     :param frame: data frame with the control columns, then the columns that expressions may use
     :param pipeline: the pipeline's declaration
     :param checks: checks that a record must pass before ``where`` and ``select`` are evaluated for it
+    :param last: checks that a record must pass which ``where`` has not filtered
     :param select: by temporary column name, the name of an output column and its expression, which may raise an error
     """
     where = pipeline.transform.where
@@ -94,12 +103,13 @@ def _with_verdicts(
     trials |= {at: (f"{c.MARKER} IS NULL AND {_JUDGED} IS NULL", e) for at, (_, e) in select.items()}
     columns = dict(zip(trials, try_columns(frame, trials, pipeline), strict=True))
 
-    before = [f"WHEN {check.failed} THEN {_verdict_sql(check.verdict, check.message)}" for check in checks]
+    before = _branches(checks)
     if where:
         before.append(
             f"WHEN {_WANTED} IS NULL THEN {_verdict_sql(ErrorType.FILTER_EVALUATION, f'where failed: {where}')}"
         )
         before.append(f"WHEN NOT coalesce({_WANTED}.{VALUE}, false) THEN {literal(c.FILTERED)}")
+    before += _branches(last)
     after = [f"WHEN {_JUDGED} IS NOT NULL THEN {_JUDGED}"]
     for at, (name, expression) in select.items():
         failed = _verdict_sql(ErrorType.TRANSFORM_EVALUATION, f"select {name} failed: {expression}")
@@ -107,6 +117,11 @@ def _with_verdicts(
     first = [columns.pop(_WANTED)] if where else []
     judged, verdict = f"{_first_verdict(before)} AS {_JUDGED}", f"{_first_verdict(after)} AS {c.VERDICT}"
     return project(frame, ["*", *first, judged, *columns.values(), verdict], pipeline)
+
+
+def _branches(checks: Sequence[RecordCheck]) -> list[str]:
+    """Return a ``WHEN … THEN …`` branch for each check, with the verdict of a record that fails it."""
+    return [f"WHEN {check.failed} THEN {_verdict_sql(check.verdict, check.message)}" for check in checks]
 
 
 def _as_boolean(where: str) -> str:
@@ -168,7 +183,7 @@ def check(frame: DataFrame, pipeline: Pipeline, shape: RecordShape) -> StructTyp
             frame, [f"{enclosed(pipeline.transform.where)} AS checked"], pipeline, "transform.where", analyse=True
         )
         check_where(checked.schema.fields[0].dataType, pipeline.name, pipeline.transform.where)
-    outputs = [f"{enclosed(e)} AS {quote(name)}" for name, e in _outputs(pipeline, names).items()]
+    outputs = [f"{enclosed(e)} AS {quote(name)}" for name, e in _outputs(pipeline, names, shape).items()]
     given = project(frame, outputs, pipeline, analyse=True).schema
     if select:
         check_outputs(given, pipeline.name, "transform.select")
@@ -216,7 +231,7 @@ def _input_columns(
         taken = {name.lower() for name in names}
         checks += [check for name, check in _time_checks(pipeline, shape, raw_column) if name.lower() not in taken]
     else:
-        names = [name for name, _ in shape.columns]
+        names = [name for name, _ in shape.outputs]
         checks = [*_text_checks(pipeline, shape), *(check for _, check in _time_checks(pipeline, shape, quote))]
     return frame, names, [*checks, *null_value_checks(pipeline, names)]
 

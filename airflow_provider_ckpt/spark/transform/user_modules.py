@@ -1,4 +1,4 @@
-"""Import users' modules anew for each run, in Python processes that serve several runs.
+"""Import users' modules again for each run, in Python processes that serve several runs.
 
 Such processes are Python workers and standing drivers. Without this module, a later run would get the functions as they
 were in an earlier run, or another pipeline's functions of the same name.
@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 
 _KEPT = frozenset({"airflow_provider_ckpt", "py4j", "pyspark"})
-"""Packages that are never imported anew, wherever their files are: on executors they may be in zip files."""
+"""Packages that are never imported again, wherever their files are: on executors they may be in zip files."""
 
 _lock = threading.Lock()
 _run: object = None
@@ -31,7 +31,7 @@ _first: frozenset[str] = frozenset()
 def imported_for(run: object) -> Iterator[None]:
     """Make imports of users' modules inside the ``with`` block load their current code.
 
-    A module is imported anew at most once for each run. Only one thread at a time can be in such a block; others wait.
+    A module is imported again at most once for each run. Only one thread at a time can be in such a block; others wait.
 
     :param run: identity of the run; any value that differs from run to run
     """

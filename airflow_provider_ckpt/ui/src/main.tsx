@@ -24,6 +24,7 @@ export default function Page({ dagId, taskId }: PageProps) {
         <Box as="section" data-testid="ckpt-page" height="100%" overflow="auto" p={4}>
           <Routes>
             <Route element={<PipelineList dagId={dagId} taskId={taskId} />} index />
+            <Route element={<PipelineList dagId={dagId} key="database" taskId={taskId} />} path="databases/:database" />
             <Route element={<PipelinePage />} path="pipelines/:pipeline/:view" />
             <Route element={<Navigate replace to="line" />} path="pipelines/:pipeline" />
             <Route element={<Navigate replace to=".." />} path="*" />

@@ -38,6 +38,7 @@ class Plan:
     :param minutes: how long it may take
     :param seed: draws everything random
     :param drivers: whether drivers are killed, too; each has a Spark of its own
+    :param records: how many each trial has
     """
 
     points: int = 1000
@@ -45,6 +46,7 @@ class Plan:
     seed: int = 1
     pairs: Sequence[Pair] = PAIRS
     drivers: bool = True
+    records: int = 1000
 
     @property
     def driver_kills(self) -> int:
@@ -111,7 +113,15 @@ class Campaign:
             while time.monotonic() < deadline and (left := self._left()) > 0:
                 pair = self._plan.pairs[number % len(self._plan.pairs)]
                 number += 1
-                trial = Trial(self._servers, self._spark, pair, number, self._plan.seed, self._folder / FAILURES)
+                trial = Trial(
+                    self._servers,
+                    self._spark,
+                    pair,
+                    number,
+                    self._plan.seed,
+                    self._folder / FAILURES,
+                    records=self._plan.records,
+                )
                 most = min(self._rng.randint(_FEWEST, _MOST), left)
                 report = self._play(trial, most)
                 self.tally.reports.append(report)

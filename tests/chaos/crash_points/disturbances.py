@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _OWNER = "dag:chaos/disturbance"
-_RECORDS = 120
+_RECORDS = 60
 """Number of records put into the source at each of three times."""
 _RETRIES = 5
 _PAUSE = 1.0

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-COUNT, PER_BATCH = 1000, 10
-"""Records of a trial, and of each of its batches where the source can count."""
+PER_BATCH = 10
+"""Records of each batch of a trial, where the source can count."""
 
 SCHEMA = "id bigint, part int, kind int"
 WHERE = "kind <> 2"

@@ -19,7 +19,7 @@ from tests.chaos.crash_points.accounting import Balance, Found, balance
 from tests.chaos.crash_points.driver_process import Driver, Part
 from tests.chaos.crash_points.faults import FaultInjector, Hit, Kind
 from tests.chaos.crash_points.pairs import Pair
-from tests.chaos.crash_points.records import COUNT, PER_BATCH, SELECT, WHERE, Record, draw, id_in
+from tests.chaos.crash_points.records import PER_BATCH, SELECT, WHERE, Record, draw, id_in
 from tests.chaos.crash_points.run_spec import RunSpec
 from tests.chaos.crash_points.runner import Runner
 from tests.chaos.crash_points.servers import Servers
@@ -74,14 +74,26 @@ class Trial:
 
     :param number: with pair and seed it draws everything that is random here
     :param folder: where the evidence of a fault goes
+    :param records: how many are put into the source
     """
 
-    def __init__(self, servers: Servers, spark: SparkSession, pair: Pair, number: int, seed: int, folder: Path) -> None:
+    def __init__(
+        self,
+        servers: Servers,
+        spark: SparkSession,
+        pair: Pair,
+        number: int,
+        seed: int,
+        folder: Path,
+        *,
+        records: int,
+    ) -> None:
         self._servers = servers
         self._spark = spark
         self._pair = pair
         self._rng = random.Random(f"{seed}/{pair}/{number}")
         self._folder = folder
+        self._records = records
         self._copied = pair.copies and self._rng.random() < 0.5
         self._report = Report(f"{pair}-{number}", str(pair), self._copied)
         self._began = time.monotonic()
@@ -106,7 +118,7 @@ class Trial:
         name, report = self._report.name, self._report
         source: Source = SOURCES[self._pair.source](self._servers, name, copied=self._copied)
         sink: Sink = SINKS[self._pair.sink](self._servers, name, copied=self._copied)
-        records = draw(self._rng, COUNT, source.parts, filtered=not self._copied)
+        records = draw(self._rng, self._records, source.parts, filtered=not self._copied)
         source.fill(records)
         run_spec = RunSpec(self._document(source, sink), self._servers.ledger, self._servers.connections)
         self._run_spec = run_spec
@@ -149,7 +161,7 @@ class Trial:
 
     def _strike(self, runner: Runner, sink: Sink, injector: FaultInjector, most: int) -> None:
         """Inject faults at moments spread over the run: most after a number of batches, some at random times."""
-        for target in sorted(self._rng.uniform(0, COUNT / PER_BATCH) for _ in range(most)):
+        for target in sorted(self._rng.uniform(0, self._records / PER_BATCH) for _ in range(most)):
             if self._rng.random() >= _ANYWHERE:
                 self._await(runner, sink, target)
             time.sleep(self._rng.uniform(0, _LONGEST_GAP))

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from airflow_provider_ckpt.connectors.source_protocol import Plan, SourcePartition
+from airflow_provider_ckpt.connectors.source_plan import Plan, SourcePartition
 from airflow_provider_ckpt.core.action import Action
 from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.lease import assume_alive
+from airflow_provider_ckpt.core.lease import never_dead
 from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy
-from airflow_provider_ckpt.core.wave import Outcome
+from airflow_provider_ckpt.core.wave_messages import Outcome
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.types import ActionResult, Lease, PartitionRecord, Reconciliation, Settlement
 from tests.chaos.storm.journal import LOOK, Answer, Expect, Journal, T
@@ -41,7 +41,7 @@ class Commands:
         ttl: timedelta,
         *,
         at_least: int,
-        is_dead: Callable[[str], bool] = assume_alive,
+        is_dead: Callable[[str], bool] = never_dead,
         force: bool = False,
     ) -> Answer[Lease]:
         """See :meth:`Ledger.acquire`."""
@@ -68,7 +68,7 @@ class Commands:
         return self._under("release", lease, lambda: self.ledger.release(lease), _nothing, Expect.VALID)
 
     def break_lease(self, pipeline: str, actor: str) -> Answer[Lease]:
-        """See :meth:`Ledger.break_lease`."""
+        """See :meth:`Ledger.break_lease`; it is refused if nobody holds the lease any more."""
         tag = self.journal.next_tag
         return self.journal.call(
             "break_lease",
@@ -76,6 +76,7 @@ class Commands:
             lambda lease: {"epoch": lease.epoch},
             pipeline=pipeline,
             owner=actor,
+            expect=Expect.ANY,
         )
 
     # A run's commands

@@ -7,8 +7,8 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-from airflow_provider_ckpt.core import stale_epoch
-from airflow_provider_ckpt.core.batch_transitions import Partition
+from airflow_provider_ckpt.core import refuse_stale_epoch
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.core.tickets import Event
 from airflow_provider_ckpt.ledger.commands import settle
@@ -22,7 +22,7 @@ def bring_in(defect: Defect) -> None:
 
 def _epoch() -> None:
     """Make the ledger accept every epoch, however old."""
-    stale_epoch.check_epoch = lambda held, _epoch, _owner: held  # type: ignore[assignment, return-value]
+    refuse_stale_epoch.check_epoch = lambda held, _epoch, _owner: held  # type: ignore[assignment, return-value]
 
 
 def _forgets() -> None:

@@ -11,11 +11,11 @@ from sqlalchemy.exc import DBAPIError
 
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, Instruction
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, FencedError
-from airflow_provider_ckpt.core.exhausted_retries import OnExhausted
+from airflow_provider_ckpt.core.on_exhausted import OnExhausted
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy, RetryPolicy
-from airflow_provider_ckpt.core.wave import Outcome
+from airflow_provider_ckpt.core.wave_messages import Outcome
 from tests.chaos.storm.sink import AbstractSink
 
 VERDICTS = {

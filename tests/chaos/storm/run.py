@@ -12,11 +12,11 @@ from random import Random
 
 from sqlalchemy.exc import DBAPIError
 
-from airflow_provider_ckpt.connectors.source_protocol import Plan, PlannedBatch
+from airflow_provider_ckpt.connectors.source_plan import Plan, PlannedBatch
 from airflow_provider_ckpt.core.batch import Batch, BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.batch_transitions import Partition
 from airflow_provider_ckpt.core.errors import FencedError
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import KnownReceipts

@@ -10,14 +10,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from random import Random
 
-from airflow_provider_ckpt.connectors.source_protocol import Plan, PlannedBatch
+from airflow_provider_ckpt.connectors.source_plan import Plan, PlannedBatch
 from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, BatchState
-from airflow_provider_ckpt.core.batch_transitions import Partition
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Receipt, Verdict
-from airflow_provider_ckpt.core.wave import Outcome
+from airflow_provider_ckpt.core.wave_messages import Outcome
 from airflow_provider_ckpt.ledger.types import Lease
 from tests.chaos.storm.commands import Commands
 from tests.chaos.storm.journal import Answer, Expect

@@ -8,8 +8,8 @@ from random import Random
 from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.batch import Batch, BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.batch_transitions import Partition
-from airflow_provider_ckpt.core.lease import assume_alive
+from airflow_provider_ckpt.core.lease import never_dead
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.replication import process_lease_owner as owners
@@ -51,7 +51,7 @@ def a_person(commands: Commands, pipeline: str, random: Random) -> None:
         commands.break_lease(pipeline, actor)
         return
     act = an_act({name: record.partition for name, record in records.items()}, random, behind_fence=True)
-    is_dead = owners.is_dead if random.random() < 0.5 else assume_alive
+    is_dead = owners.is_dead if random.random() < 0.5 else never_dead
     commands.act(pipeline, act, actor=actor, is_dead=is_dead, dry_run=random.random() < 0.1)
 
 

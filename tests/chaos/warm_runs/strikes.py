@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -36,6 +37,13 @@ _RUNS_FOR_ONE: Mapping[Strike, int] = {
     Strike.DRIVER: 250,
 }
 """Number of runs of which one is struck so."""
+
+_SETTLED_SECONDS = 1.0
+"""Seconds for which a driver has accepted runs before it counts.
+
+The run that starts a driver takes one that dies sooner for one that cannot start, and no driver with the same
+properties is started for five minutes.
+"""
 
 _UNDISTURBED = (0.4, 0.85)
 """Part of the runs during which no driver is killed, so that one lives long enough to show whether it grows."""
@@ -73,7 +81,7 @@ class Plan:
 
 
 def drivers(runtime: Path) -> list[int]:
-    """Return the pids of the Java processes of the standing drivers that accept runs.
+    """Return the pids of the Java processes of the standing drivers that have accepted runs for a second or more.
 
     :param runtime: the runtime directory
     """
@@ -81,7 +89,8 @@ def drivers(runtime: Path) -> list[int]:
     for owner in runtime.glob("*/owner"):
         with suppress(OSError, ValueError):
             pid = int(owner.read_text().split(":")[2])
-            if (owner.parent / "socket").exists() and Path(f"/proc/{pid}").exists():
+            accepts_since = (owner.parent / "socket").stat().st_mtime
+            if time.time() - accepts_since >= _SETTLED_SECONDS and Path(f"/proc/{pid}").exists():
                 found.append(pid)
     return found
 

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow_provider_ckpt.connectors.batch_content import StoredDeadLetter
-from airflow_provider_ckpt.connectors.fencing import refuse_if_fenced
 from airflow_provider_ckpt.connectors.file_lists import FileList
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
+from airflow_provider_ckpt.connectors.refuse_fenced_run import refuse_if_fenced
 from airflow_provider_ckpt.connectors.sink_protocol import Claims, SinkContext
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_replay import Replay
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
+from airflow_provider_ckpt.core.replay_content import Replay
 from ckpt_sqlite.bookkeeping import Bookkeeping
 from ckpt_sqlite.connector import SqliteSinkSection
 from ckpt_sqlite.database import SYSTEM, identity, open_file, quote, table_sql, transaction

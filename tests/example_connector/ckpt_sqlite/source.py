@@ -14,19 +14,18 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
 from airflow_provider_ckpt.connectors.record_positions import PositionDigest
-from airflow_provider_ckpt.connectors.source_protocol import (
-    POSITION,
+from airflow_provider_ckpt.connectors.source_plan import (
     Plan,
     PlannedBatch,
     PlanRequest,
-    RecordShape,
     SourceFile,
     SourcePartition,
     Start,
 )
+from airflow_provider_ckpt.connectors.source_protocol import POSITION, RecordShape
 from airflow_provider_ckpt.core.errors import ConfigError, SourceError
 from airflow_provider_ckpt.core.ranges import START, Range
-from airflow_provider_ckpt.core.wave import BatchTask
+from airflow_provider_ckpt.core.wave_messages import BatchTask
 from ckpt_sqlite.connector import SqliteSourceSection
 from ckpt_sqlite.database import SYSTEM, identity, open_file, quote, table_sql
 

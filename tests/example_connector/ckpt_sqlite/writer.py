@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.batch_content import BatchContent, record_error
-from airflow_provider_ckpt.connectors.fencing import naming_batch, refuse_unless_current
+from airflow_provider_ckpt.connectors.refuse_fenced_run import naming_batch, refuse_unless_current
 from airflow_provider_ckpt.connectors.sink_protocol import Refused, SinkContext
 from airflow_provider_ckpt.connectors.sum_identity import checked_counts
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo, ErrorType, FencedError
 from airflow_provider_ckpt.core.receipt import Receipt
-from airflow_provider_ckpt.core.wave import BatchTask, Outcome
+from airflow_provider_ckpt.core.wave_messages import BatchTask, Outcome
 from ckpt_sqlite.bookkeeping import Bookkeeping
 from ckpt_sqlite.connector import SqliteSinkSection
 from ckpt_sqlite.database import open_file, quote, transaction

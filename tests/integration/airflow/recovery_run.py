@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from copy import copy
 from datetime import UTC, datetime
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -24,13 +26,16 @@ class Chain:
 
     :param people: whose ledger it works on
     :param user: who triggered it
+    :param pipelines: names that can be chosen, or a folder of declarations
     """
 
     map_index = -1
 
-    def __init__(self, people: People, user: str = "ada", **params: Any) -> None:
+    def __init__(
+        self, people: People, user: str = "ada", pipelines: Sequence[str] | Path = ("people",), **params: Any
+    ) -> None:
         self.ledger = people.ledger
-        self.dag: DAG = recovery_dag("care", pipelines=["people"])
+        self.dag: DAG = recovery_dag("care", pipelines=pipelines)
         self.params = {**self.dag.params.dump(), "reason": "why not", **params}
         self.run = SimpleNamespace(dag_id="care", run_id="one", triggering_user_name=user)
         self.handed: dict[str, Any] = {}

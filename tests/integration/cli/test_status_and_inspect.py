@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
+import pytest
+
+from airflow_provider_ckpt.cli import pipelines
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import tables
 from airflow_provider_ckpt.replication.process_lease_owner import of_this_process
@@ -167,6 +172,21 @@ def test_pipelines_are_listed_shown_and_forgotten(ckpt: Ckpt, orders: LedgerDriv
     assert shown["sink_id"] == shown["ledger"] == orders.ledger.id
     assert "type: files" in ckpt.table("pipeline", "show", "orders")
     assert "It has no declaration" in ckpt.table("pipeline", "show", "people")
+
+
+def test_a_pipeline_that_ran_while_its_deletion_was_confirmed_is_not_deleted(
+    ckpt: Ckpt, orders: LedgerDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders.ledger.release(orders.lease)
+
+    def run_meanwhile(*_: object) -> None:
+        orders.ledger.release(orders.ledger.acquire("orders", "second", timedelta(minutes=1)))
+
+    monkeypatch.setattr(pipelines, "confirm", run_meanwhile)
+    said = ckpt.refused("pipeline", "delete", "orders", "--reason", "moved to another ledger")
+
+    assert "has been acquired since" in said
+    assert "orders" in orders.ledger.pipelines()
 
 
 def test_a_pipeline_is_forgotten_only_by_someone_who_is_sure(ckpt: Ckpt, orders: LedgerDriver) -> None:

@@ -13,7 +13,8 @@ from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from tests.integration.airflow.ckpt import Ckpt
 from tests.integration.airflow.users import LINE, SIZE, People
-from tests.services.postgres import PASSWORD, PostgresServer
+from tests.services.database_server import PASSWORD
+from tests.services.postgres import PostgresServer
 from tests.services.tables import execute, make_source, make_target
 
 ORDERS: dict[str, Any] = {

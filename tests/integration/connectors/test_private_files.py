@@ -16,8 +16,8 @@ from airflow_provider_ckpt.connectors.files.dead_letter_store import FilesDeadLe
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.connectors.storage.filesystem import write_durably
 from airflow_provider_ckpt.core import private_files
-from airflow_provider_ckpt.core.dead_letter_replay import Replay
 from airflow_provider_ckpt.core.errors import LedgerUnavailableError
+from airflow_provider_ckpt.core.replay_content import Replay
 from airflow_provider_ckpt.engines.class_archive import ClassArchive
 from airflow_provider_ckpt.engines.run_directory import RunDirectory
 from airflow_provider_ckpt.ledger.ledger import Ledger

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.services.docs import Block
 
-WHOLE = ("docs/tutorial.rst", "docs/connectors.rst")
-"""Pages that are followed as a whole, by ``tests/system/test_tutorial.py`` and ``test_connectors_page.py``."""
+WHOLE = ("docs/tutorial.rst", "docs/tutorial-database.rst", "docs/connectors.rst")
+"""Pages that are followed as a whole, by ``test_tutorial*.py`` and ``test_connectors_page.py`` in ``tests/system``."""
 
 ELSEWHERE = {
     ("docs/recovery.rst", "import os"): "asks a running Airflow: tests/system/airflow/test_recovery.py does",
@@ -27,6 +27,7 @@ ELSEWHERE = {
     ("docs/development.rst", "$ make bench-pg"): "takes half an hour",
     ("docs/development.rst", "$ make formal"): "takes ten minutes",
     ("docs/sql.rst", "-- MySQL and MariaDB: a sink"): "tests/integration/connectors/sql/test_rights.py grants them",
+    ("docs/sql.rst", "$ pip install 'airflow-provider-ckpt[testing]'"): "tests/integration/cli/test_conformance.py",
     ("README.md", "$ make demo"): "is the demo, and this test suite itself",
 }
 """Blocks by page and beginning. Of commands it is only checked that targets, options and extras exist."""

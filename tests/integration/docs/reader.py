@@ -10,8 +10,9 @@ from pathlib import Path
 import airflow_provider_ckpt
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from tests.integration.docs.printed import elsewhere
+from tests.services.database_server import PASSWORD, USER
 from tests.services.docs import blocks_of
-from tests.services.postgres import PASSWORD, USER, PostgresServer
+from tests.services.postgres import PostgresServer
 from tests.services.tables import execute
 from tests.services.terminal import Terminal
 

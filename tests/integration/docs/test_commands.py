@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
@@ -17,6 +18,7 @@ from packaging.requirements import Requirement
 
 from airflow_provider_ckpt.config.load import load
 from airflow_provider_ckpt.connectors.connection import Connection
+from airflow_provider_ckpt.core.errors import SourceError
 from airflow_provider_ckpt.engines.session import SessionEngine
 from airflow_provider_ckpt.replication.run.acquire import acquire
 from airflow_provider_ckpt.replication.run.replicate import replicate
@@ -62,11 +64,15 @@ class Orders:
         self.shop, self.warehouse = reader.database("shop", SHOP), reader.database("warehouse", WAREHOUSE)
         self.file = reader.here / "dags/pipelines/orders.yaml"
         self.file.parent.mkdir(parents=True)
+        self.declare()
+        reader.airflow("ckpt db migrate")
+
+    def declare(self, **keys: object) -> None:
+        """Write the declaration, with further keys."""
         declared = yaml.safe_load((ROOT / "dags/pipelines/orders.yaml").read_text())
         declared["commit_strategy"]["commit_interval"] = 10
         quick = {"run": {"conf": {"spark.master": "local[1]"}}, "recovery": {"settle_lag": 0}}
-        self.file.write_text(yaml.safe_dump({**declared, **quick}))
-        reader.airflow("ckpt db migrate")
+        self.file.write_text(yaml.safe_dump({**declared, **quick, **keys}))
 
     def run(self, *, holding: str = "") -> None:
         """One run; a batch may be held before it is sent."""
@@ -202,6 +208,25 @@ def test_what_the_audit_trail_keeps(page: str, reader: Reader) -> None:
         ledger.release(LedgerDriver(ledger).start("t").lease)
 
     reader.follow(page)
+
+
+@page("docs/schema-changes.rst")
+def test_a_change_of_a_table_is_accepted(page: str, reader: Reader, spark: SparkSession) -> None:
+    orders = Orders(reader, spark)
+    orders.declare(schema={})
+    orders.run()
+
+    def altered() -> Mapping[str, str]:
+        execute(orders.shop, "ALTER TABLE orders ALTER customer_id TYPE smallint")
+        with pytest.raises(SourceError, match="airflow ckpt schema accept orders"):
+            orders.run()
+        seen = json.loads(reader.airflow("ckpt schema accept orders --dry-run -o json 2>/dev/null"))
+        return {"5f0c0d52aa17": seen["fingerprint"]}
+
+    reader.follow(page, before={"schema accept": altered})
+
+    orders.run()
+    assert "agreed with the shop" in reader.airflow("ckpt schema history orders -o json")
 
 
 @pytest.mark.parametrize("block", NOT_RUN, ids=str)

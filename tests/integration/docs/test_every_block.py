@@ -24,6 +24,7 @@ from airflow.sdk import DAG, task
 from docutils import nodes
 
 from airflow_provider_ckpt.assets.work import work_asset
+from airflow_provider_ckpt.config.database import load as database
 from airflow_provider_ckpt.config.load import build, load, parse
 from airflow_provider_ckpt.config.warnings import warnings
 from airflow_provider_ckpt.connectors.connection import Connection
@@ -32,6 +33,7 @@ from airflow_provider_ckpt.connectors.jdbc.client import driver_properties
 from airflow_provider_ckpt.connectors.kafka.client import client_config
 from airflow_provider_ckpt.connectors.sql.installed_dialects import find_dialect
 from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.dag_factories.databases import database_dag
 from airflow_provider_ckpt.dag_factories.pipelines import pipeline_dag, pipeline_dags
 from airflow_provider_ckpt.operators.plan import CkptPlanOperator
 from tests.integration.airflow.ckpt import Ckpt
@@ -98,11 +100,12 @@ def test_no_block_of_a_page_is_overlooked(literals: dict[str, list[nodes.Element
 def test_the_examples_in_docstrings_work(literals: dict[str, list[nodes.Element]]) -> None:
     shown = [node.astext() for found in literals.values() for node in found if in_docstring(node)]
     known = {"DAG": DAG, "task": task, "pyarrow": pa, "__file__": str(EXAMPLES / "example.py")}
-    known |= {"pipeline_dag": pipeline_dag, "pipeline_dags": pipeline_dags, "work_asset": work_asset}
+    known |= {"pipeline_dag": pipeline_dag, "pipeline_dags": pipeline_dags, "database_dag": database_dag}
+    known |= {"work_asset": work_asset}
 
     examples = [text for text in shown if "→" not in text]
 
-    assert len(examples) == 4
+    assert len(examples) == 5
     for text in examples:
         with DAG("example", schedule=None):
             exec(text, dict(known))
@@ -159,6 +162,9 @@ def test_an_included_file_works(file: Path) -> None:
 @each("yaml")
 def test_a_pipeline_is_one(block: Block) -> None:
     document = yaml.safe_load(block.text)
+    if "database" in document:
+        assert database.parse(block.text, block.page).name == document["name"]
+        return
 
     pipeline = parse(block.text, block.page) if "name" in document else build({**PIPELINE, **document}, block.page)
 
@@ -263,6 +269,9 @@ def test_a_document_is_read_by_what_it_is_for(block: Block, ckpt: Ckpt, orders: 
         assert shape(said) == shape(shown)
         assert said["problems"][0].removeprefix(f"{tmp_path}/") == shown["problems"][0]
         return
+    if "pipelines" in document:
+        several_pipelines(document, ckpt, tmp_path)
+        return
     if block.page in READERS:
         READERS[block.page](document)
         return
@@ -276,6 +285,23 @@ def test_a_document_is_read_by_what_it_is_for(block: Block, ckpt: Ckpt, orders: 
         document["pipeline"],
         document["reason"],
     )
+
+
+def several_pipelines(document: dict[str, Any], ckpt: Ckpt, folder: Path) -> None:
+    """The result of several files has what the page shows, for one that is run and fails and for one that is not."""
+    names = "orders", "people", "people_again"
+    files = [folder / f"{name}.yaml" for name in names]
+    source = {"type": "files", "path": str(folder / "missing"), "format": "parquet"}
+    for name, file in zip(names, files, strict=True):
+        declared = {"name": name.removesuffix("_again"), "source": source, "sink": {"type": "delta", "path": "/out"}}
+        file.write_text(yaml.safe_dump(declared))
+    told, _ = ckpt.failed("run", *map(str, files))
+    (shown,) = document["pipelines"]
+
+    assert shape(told) == {"pipelines": "list"}
+    unnamed = {**shape(shown), "pipeline": "NoneType"}
+    assert [shape(said) for said in told["pipelines"]] == [shape(shown), unnamed, unnamed]
+    assert (told["pipelines"][0]["pipeline"], told["pipelines"][0]["state"]) == (shown["pipeline"], shown["state"])
 
 
 def shape(value: Any) -> Any:

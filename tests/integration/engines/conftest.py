@@ -1,4 +1,4 @@
-"""Each engine with a ledger and a database of the test's own; servers and clusters serve a whole module."""
+"""Each engine with a ledger and a database of the test's own; servers and standing drivers serve these tests."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tests.integration.engines.engine_setup import CONNECTION, EngineSetup, Kind
 from tests.services.postgres import PostgresServer
 from tests.services.replication import make_ledger
 from tests.services.spark_cluster import SparkCluster
+from tests.services.spark_connect import SparkConnectServer
 from tests.services.warm_spark import WarmSpark, living
 
 
@@ -24,9 +25,16 @@ def cluster() -> Iterator[SparkCluster]:
         yield cluster
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
+def connect_server() -> Iterator[SparkConnectServer]:
+    """A Spark Connect server of two cores; a test that kills it starts it again."""
+    with SparkConnectServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="package")
 def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmSpark]:
-    """Standing drivers of this module; nothing is left of them in the end."""
+    """Standing drivers of these tests; nothing is left of them in the end."""
     warm = WarmSpark(tmp_path_factory.mktemp("runtime"))
     yield warm
     before = warm.processes()
@@ -61,4 +69,11 @@ def engine_setup(
             part = {"engine": "warm"}
             stack.enter_context(request.getfixturevalue("warm").found())
         ledger = stack.enter_context(make_ledger(ledger_dsn))
-        yield EngineSetup(kind, part, ledger, ledger_dsn, postgres_server.new_database())
+        yield EngineSetup(
+            kind,
+            part,
+            ledger,
+            ledger_dsn,
+            postgres_server.new_database(),
+            session=lambda: request.getfixturevalue("spark"),
+        )

@@ -14,12 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.config.load import build
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.engines.factory import make_engine
+from airflow_provider_ckpt.engines.session import SessionEngine
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.replication.process_lease_owner import of_this_process
 from airflow_provider_ckpt.replication.run.engine_protocol import Engine
@@ -30,6 +31,9 @@ from airflow_provider_ckpt.spark.transform.python_function import pack
 from tests.services.postgres import sqlalchemy_url
 from tests.services.replication import connection_to, orders_pipeline
 from tests.services.tables import execute, make_source, scalar
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 CONNECTION = "the_server"
 """Id of the Airflow connection to a Spark Connect server."""
@@ -51,6 +55,7 @@ class EngineSetup:
     :param run_part: ``run`` of a declaration, which chooses the engine
     :param ledger_dsn: where the ledger is
     :param dsn: of the database that holds source and target
+    :param session: returns the Spark session of the tests
     :param others: further connections, by id
     """
 
@@ -59,6 +64,7 @@ class EngineSetup:
     ledger: Ledger
     ledger_dsn: str
     dsn: str
+    session: Callable[[], SparkSession]
     others: dict[str, Connection] = field(default_factory=dict)
 
     def pipeline(self, document: Mapping[str, Any]) -> Pipeline:
@@ -82,6 +88,12 @@ class EngineSetup:
         packed = pack(function) if function else None
         setup = PipelineContext(pipeline, self.ledger, self._connection, owner, function=packed)
         return replicate(setup, engine or make_engine(pipeline))
+
+    def run_again(self, document: Mapping[str, Any]) -> RunSummary:
+        """One more run; a Spark of its own, of which a test has seen one, is replaced by the session of the tests."""
+        if self.kind is Kind.SUBMIT:
+            return self.run(document, engine=SessionEngine(self.session()))
+        return self.run(document)
 
     def _connection(self, name: str) -> Connection:
         return self.others.get(name) or connection_to(self.dsn, name)
@@ -120,6 +132,14 @@ def slow_orders(engine_setup: EngineSetup, rows: int, *, seconds: float = 0.1) -
         "transform": {"where": "status <> 'returned'", "select": {"id": "id", "share": "1000 div (id - 8)"}},
         "dead_letter_queue": {"include_stack_trace": True},
     }
+
+
+def hurry(engine_setup: EngineSetup) -> None:
+    """From now on the target of :func:`slow_orders` takes no time; whoever has begun a batch is not waited for."""
+    execute(
+        engine_setup.dsn,
+        "CREATE OR REPLACE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$",
+    )
 
 
 def expected(engine_setup: EngineSetup) -> tuple[int, int]:

@@ -19,7 +19,10 @@ from tests.services.tables import add_rows, execute, make_source, scalar
 ROWS = 1_000
 EVERY_ENGINE = pytest.mark.parametrize("engine_setup", [Kind.WARM, Kind.SUBMIT, Kind.CONNECT], indirect=True)
 SHARED = pytest.mark.parametrize("engine_setup", [Kind.WARM, Kind.CONNECT], indirect=True)
-"""``test_submit.py`` has an expression that is refused by a Spark of the run's own."""
+"""The engines whose Spark outlives a run.
+
+A Spark of the run's own is driven by the same code as one that stands; ``test_submit.py`` has what it refuses.
+"""
 
 
 @EVERY_ENGINE
@@ -29,7 +32,7 @@ def test_each_record_is_delivered_filtered_or_dead_lettered_and_none_twice(engin
     first = engine_setup.run(document)
     again = engine_setup.run(document)
     add_rows(engine_setup.dsn, "orders", ROWS + 1, ROWS + 101)
-    more = engine_setup.run(document)
+    more = engine_setup.run_again(document)
 
     kept = 749
     assert (first.records, first.route) == (Counts(ROWS, kept, 250, 1), ["dead_letters", "done"])
@@ -42,7 +45,7 @@ def test_each_record_is_delivered_filtered_or_dead_lettered_and_none_twice(engin
     assert engine_setup.ledger.audit("orders")["ok"]
 
 
-@EVERY_ENGINE
+@SHARED
 def test_files_into_a_table_that_is_committed_once_a_wave(engine_setup: EngineSetup, tmp_path: Path) -> None:
     source = tmp_path / "in"
     source.mkdir()
@@ -72,7 +75,7 @@ def test_an_expression_that_no_lane_can_bear_is_refused_before_anything_is_sent(
     assert scalar(engine_setup.dsn, "SELECT count(*) FROM target") == 0
 
 
-@EVERY_ENGINE
+@SHARED
 def test_a_batch_that_kills_its_python_is_held_and_the_others_are_delivered(engine_setup: EngineSetup) -> None:
     make_source(engine_setup.dsn, "orders", 500)
     execute(engine_setup.dsn, "CREATE TABLE target (id bigint)")

@@ -62,36 +62,31 @@ def deliver(engine_setup: EngineSetup, document: Mapping[str, Any]) -> str:
     return engine.session
 
 
-def test_the_runs_of_a_pipeline_share_a_session_and_no_one_else_has_it(
-    engine_setup: EngineSetup, document: dict[str, Any]
+def test_the_runs_of_a_pipeline_share_a_session_until_the_server_closes_it_and_no_one_else_has_it(
+    engine_setup: EngineSetup, document: dict[str, Any], connect_server: SparkConnectServer
 ) -> None:
     first, second = deliver(engine_setup, document), deliver(engine_setup, document)
     other = deliver(
         engine_setup, document | {"run": {"conf": {"spark.sql.session.localRelationCacheThreshold": "1000"}}}
     )
+    SparkSession(f"sc://127.0.0.1:{connect_server.port}/;session_id={first}").stop()
+    replaced, again = deliver(engine_setup, document), deliver(engine_setup, document)
 
     assert first == second
     assert first != other
+    assert replaced not in (first, other)
+    assert again == replaced
+    assert connect_server.log
+    assert "ckpt-test" not in connect_server.log  # the database's password
 
 
-def test_a_session_that_the_server_closed_is_replaced(
-    engine_setup: EngineSetup, document: dict[str, Any], connect_server: SparkConnectServer
+def test_a_server_that_stays_away_ends_the_run_and_once_it_is_back_all_goes_on_as_before(
+    engine_setup: EngineSetup, connect_server: SparkConnectServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    closed = deliver(engine_setup, document)
-    SparkSession(f"sc://127.0.0.1:{connect_server.port}/;session_id={closed}").stop()
-
-    replaced = deliver(engine_setup, document)
-
-    assert replaced != closed
-    assert deliver(engine_setup, document) == replaced
-
-
-def test_lanes_run_the_code_and_the_properties_of_the_worker_also_after_the_server_was_restarted(
-    engine_setup: EngineSetup, connect_server: SparkConnectServer
-) -> None:
-    make_source(engine_setup.dsn, "orders", 1)
-    execute(engine_setup.dsn, "CREATE TABLE target (zone text, path text)")
-    document = orders_pipeline() | {
+    """Lanes run the code and the properties of the worker also after the server was restarted."""
+    make_source(engine_setup.dsn, "places", 1)
+    execute(engine_setup.dsn, "CREATE TABLE found (zone text, path text)")
+    places = orders_pipeline("places", source="places", target="found") | {
         "transform": {
             "select": {"zone": "current_timezone()"},
             "python": "task",
@@ -104,23 +99,24 @@ def test_lanes_run_the_code_and_the_properties_of_the_worker_also_after_the_serv
         path = pa.array([airflow_provider_ckpt.core.__file__] * rows.num_rows)
         return pa.table({"zone": rows.column("zone"), "path": path})
 
-    engine_setup.run(document, function=where)
-    connect_server.kill()
+    monkeypatch.setattr(addressed, "_WAIT_SECONDS", 1.0)
+    slow = slow_orders(engine_setup, 2_000)
+
+    engine_setup.run(places, function=where)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(engine_setup.run, slow)
+        await_rows(engine_setup)
+        connect_server.kill()
+        with pytest.raises(EngineError, match="no Spark Connect server answers"):
+            running.result(60)
     connect_server.start()
-    add_rows(engine_setup.dsn, "orders", 2, 3)
-    engine_setup.run(document, function=where)
+    add_rows(engine_setup.dsn, "places", 2, 3)
+    engine_setup.run(places, function=where)
+    engine_setup.run(slow)
 
-    found = execute(engine_setup.dsn, "SELECT zone, path LIKE '%/airflow_provider_ckpt.zip/%' FROM target")
+    found = execute(engine_setup.dsn, "SELECT zone, path LIKE '%/airflow_provider_ckpt.zip/%' FROM found")
     assert found == [("Asia/Tokyo", True)] * 2
-
-
-def test_no_password_is_in_what_the_server_writes(
-    engine_setup: EngineSetup, document: dict[str, Any], connect_server: SparkConnectServer
-) -> None:
-    deliver(engine_setup, document)
-
-    assert connect_server.log
-    assert "ckpt-test" not in connect_server.log
+    assert delivered(engine_setup) == expected(engine_setup)
 
 
 def test_a_server_that_is_not_there_is_told_by_its_address(
@@ -135,24 +131,6 @@ def test_a_server_that_is_not_there_is_told_by_its_address(
 
     with pytest.raises(EngineError, match=rf"no Spark Connect server answers at 127\.0\.0\.1:{port}: .*run.connection"):
         engine_setup.run(document)
-
-
-def test_a_server_that_stays_away_ends_the_run_and_the_next_one_completes_it(
-    engine_setup: EngineSetup, connect_server: SparkConnectServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(addressed, "_WAIT_SECONDS", 1.0)
-    document = slow_orders(engine_setup, 4_000)
-
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(engine_setup.run, document)
-        await_rows(engine_setup)
-        connect_server.kill()
-        with pytest.raises(EngineError, match="no Spark Connect server answers"):
-            running.result(60)
-    connect_server.start()
-    engine_setup.run(document)
-
-    assert delivered(engine_setup) == expected(engine_setup)
 
 
 @pytest.mark.parametrize(

@@ -17,11 +17,19 @@ import pytest
 
 from airflow_provider_ckpt.core.errors import EngineError
 from airflow_provider_ckpt.engines.factory import make_engine
-from tests.integration.engines.engine_setup import EngineSetup, Kind, await_rows, delivered, expected, slow_orders
+from tests.integration.engines.engine_setup import (
+    EngineSetup,
+    Kind,
+    await_rows,
+    delivered,
+    expected,
+    hurry,
+    slow_orders,
+)
 from tests.services.processes import below, kill
 from tests.services.spark_connect import SparkConnectServer
 
-ROWS = 2_000
+ROWS = 1_200
 EACH = pytest.mark.parametrize("engine_setup", [Kind.WARM, Kind.SUBMIT, Kind.CONNECT], indirect=True)
 NOT_STANDING = pytest.mark.parametrize("engine_setup", [Kind.SUBMIT, Kind.CONNECT], indirect=True)
 
@@ -44,6 +52,16 @@ def started(engine_setup: EngineSetup, document: Mapping[str, Any]) -> int:
     return count
 
 
+def settled(engine_setup: EngineSetup) -> int:
+    """Wait until no lane delivers any more, and return what is delivered."""
+    count, since = delivered(engine_setup)[0], time.monotonic()
+    while time.monotonic() - since < 3:  # twice as long as a batch takes
+        time.sleep(0.1)
+        if (now := delivered(engine_setup)[0]) != count:
+            count, since = now, time.monotonic()
+    return count
+
+
 @pytest.mark.parametrize(
     ("engine_setup", "delivery"),
     [
@@ -55,7 +73,7 @@ def started(engine_setup: EngineSetup, document: Mapping[str, Any]) -> int:
 def test_spark_is_killed_and_the_run_goes_on_with_another(
     engine_setup: EngineSetup, connect_server: SparkConnectServer, delivery: str
 ) -> None:
-    document = slow_orders(engine_setup, ROWS, seconds=0.2) | {"delivery": delivery}
+    document = slow_orders(engine_setup, ROWS, seconds=0.3) | {"delivery": delivery}
 
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(engine_setup.run, document)
@@ -74,13 +92,14 @@ def test_spark_is_killed_and_the_run_goes_on_with_another(
 
 @EACH
 def test_the_run_is_killed_and_the_next_one_completes_it(engine_setup: EngineSetup, tmp_path: Path) -> None:
-    document = slow_orders(engine_setup, ROWS, seconds=0.2)
+    document = slow_orders(engine_setup, ROWS, seconds=0.3)
 
     with engine_setup.running(document, tmp_path) as process:
         started(engine_setup, document)
         process.send_signal(signal.SIGKILL)
         process.wait()
-    summary = engine_setup.run(document)
+    hurry(engine_setup)
+    summary = engine_setup.run_again(document)
 
     assert delivered(engine_setup) == expected(engine_setup)
     assert summary.route[-1] == "done"
@@ -90,7 +109,7 @@ def test_the_run_is_killed_and_the_next_one_completes_it(engine_setup: EngineSet
 @NOT_STANDING
 def test_an_engine_that_is_killed_stops_its_lanes_and_the_next_run_completes_it(engine_setup: EngineSetup) -> None:
     """Spark gives the Python of a task that was cancelled up to four seconds."""
-    document = slow_orders(engine_setup, 3_000, seconds=0.7)
+    document = slow_orders(engine_setup, 1_500, seconds=1.4)
     engine = make_engine(engine_setup.pipeline(document))
 
     with ThreadPoolExecutor(1) as pool:
@@ -101,12 +120,11 @@ def test_an_engine_that_is_killed_stops_its_lanes_and_the_next_run_completes_it(
         took = time.monotonic() - began
         with pytest.raises(EngineError, match="Spark was stopped"):
             running.result(30)
-    time.sleep(6)
-    stopped = delivered(engine_setup)[0]
-    time.sleep(2)
+    stopped = settled(engine_setup)
 
     assert took < 10
-    assert delivered(engine_setup)[0] == stopped < expected(engine_setup)[0] * 3 // 4
-    assert engine_setup.run(document).route[-1] == "done"
+    assert stopped < expected(engine_setup)[0] * 3 // 4
+    hurry(engine_setup)
+    assert engine_setup.run_again(document).route[-1] == "done"
     assert delivered(engine_setup) == expected(engine_setup)
     assert engine_setup.ledger.audit("orders")["ok"]

@@ -20,7 +20,7 @@ from airflow_provider_ckpt.connectors.source_protocol import RecordShape
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ConfigError, EngineError
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.wave import BatchTask, Wave
+from airflow_provider_ckpt.core.wave_messages import BatchTask, Wave
 from airflow_provider_ckpt.engines.submit import SubmitEngine
 from airflow_provider_ckpt.replication.run.engine_protocol import EngineInfo
 from airflow_provider_ckpt.spark.job import Job
@@ -81,9 +81,18 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     assert _gone(str(folder))
 
 
-def test_spark_starts_with_its_secrets_out_of_sight_and_its_loss_is_told(tmp_path: Path, runs: Path) -> None:
+def test_spark_starts_with_its_secrets_out_of_sight_tells_where_its_pages_are_and_its_loss_is_told(
+    tmp_path: Path, runs: Path
+) -> None:
+    events = tmp_path / "events"
+    events.mkdir()
+    logged = {"spark.ui.enabled": "true", "spark.eventLog.enabled": "true", "spark.eventLog.dir": str(events)}
     pipeline = _pipeline(tmp_path)
-    engine = SubmitEngine(pipeline)
+    pipeline = pipeline.model_copy(
+        update={"run": pipeline.run.model_copy(update={"conf": {**pipeline.run.conf, **logged}})}
+    )
+    told: list[EngineInfo] = []
+    engine = SubmitEngine(pipeline, on_ready=told.append)
     engine.start(_job(pipeline))
     try:
         ready = engine.ready(_check_not_killed)
@@ -99,6 +108,12 @@ def test_spark_starts_with_its_secrets_out_of_sight_and_its_loss_is_told(tmp_pat
         assert spark
         assert not [line for line in spark.values() if _SECRET in line]
 
+        assert told == [ready]
+        with urlopen(f"{ready.ui}/api/v1/applications", timeout=60) as answer:
+            (application,) = json.load(answer)
+        assert application["id"] == ready.application
+        assert [file.name for file in events.rglob(f"*{ready.application}*")]
+
         for pid, line in spark.items():
             if "java" in line:
                 os.kill(pid, signal.SIGKILL)
@@ -106,28 +121,6 @@ def test_spark_starts_with_its_secrets_out_of_sight_and_its_loss_is_told(tmp_pat
             engine.run(Wave(1, [[BatchTask(BatchKey(1, "files", 0), Range(0, 5), 1)]], 5), _check_not_killed)
     finally:
         engine.kill()
-
-
-def test_spark_tells_where_its_pages_are_and_will_be(tmp_path: Path, runs: Path) -> None:
-    events = tmp_path / "events"
-    events.mkdir()
-    logged = {"spark.ui.enabled": "true", "spark.eventLog.enabled": "true", "spark.eventLog.dir": str(events)}
-    pipeline = _pipeline(tmp_path)
-    pipeline = pipeline.model_copy(
-        update={"run": pipeline.run.model_copy(update={"conf": {**pipeline.run.conf, **logged}})}
-    )
-    told: list[EngineInfo] = []
-    engine = SubmitEngine(pipeline, on_ready=told.append)
-    engine.start(_job(pipeline))
-    try:
-        ready = engine.ready(_check_not_killed)
-        assert told == [ready]
-        with urlopen(f"{ready.ui}/api/v1/applications", timeout=60) as answer:
-            (application,) = json.load(answer)
-        assert application["id"] == ready.application
-    finally:
-        engine.close()
-    assert [file.name for file in events.rglob(f"*{ready.application}*")]
 
 
 def test_a_killed_driver_is_told_by_its_signal(tmp_path: Path, runs: Path) -> None:

@@ -122,8 +122,9 @@ def test_an_open_ledger_survives_the_loss_of_its_connections(postgres_server: Po
         driver = LedgerDriver(ledger).start("t")
         engine = sa.create_engine(parse_url(url))
         with engine.begin() as connection:
-            kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'ckpt-ledger'"
-            connection.execute(sa.text(kill + " AND datname = current_database()"))
+            # With a time to wait, in ms, the function answers once the server has ended the connection.
+            kill = "SELECT pg_terminate_backend(pid, 9999) FROM pg_stat_activity WHERE application_name = 'ckpt-ledger'"
+            assert connection.scalars(sa.text(kill + " AND datname = current_database()")).all() == [True]
         engine.dispose()
         assert driver.plan(10)[0].key.seq == 0
 

@@ -11,13 +11,13 @@ import sqlalchemy as sa
 from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, Instruction
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_replay import LostReplays, Replay
-from airflow_provider_ckpt.core.dead_letter_selection import Selection, select
 from airflow_provider_ckpt.core.dead_letters import AttemptKey, DeadLetters, DeadLetterState
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
-from airflow_provider_ckpt.core.wave import Outcome
+from airflow_provider_ckpt.core.replay_content import LostReplays, Replay
+from airflow_provider_ckpt.core.replayable_dead_letters import Selection, select
+from airflow_provider_ckpt.core.wave_messages import Outcome
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate, tables
 from tests.integration.ledger.ledger_driver import NOW, LedgerDriver, delivered, receipt_of
@@ -259,7 +259,7 @@ def test_a_replay_that_waits_is_taken_back_by_a_rewind_that_reads_its_records_ag
 
     result = driver.action(ActionKind.REWIND, positions={"t": 0})
 
-    assert result.action.taken_back == (side,)
+    assert result.action.cancelled_replays == (side,)
     assert (driver.partition(side).committed, driver.partition(side).blocking) == (10, {})
     assert states(driver.ledger) == {"parked": 10}
     assert chosen(driver) == ()
@@ -286,7 +286,7 @@ def test_an_attempt_of_a_replay_that_a_rewind_takes_back_is_ended_by_a_receipt(d
 def test_a_replay_of_records_before_a_rewind_goes_on(driver: LedgerDriver) -> None:
     side = replay(driver, Selection(batches=frozenset({BatchKey(1, "t", 0)})))
 
-    assert driver.action(ActionKind.REWIND, positions={"t": 10}).action.taken_back == ()
+    assert driver.action(ActionKind.REWIND, positions={"t": 10}).action.cancelled_replays == ()
 
     driver.settle(delivered(send(driver, side)))
     assert states(driver.ledger) == {"replayed": 5, "parked": 5}
@@ -348,7 +348,7 @@ def test_an_acceptance_that_sends_records_again_takes_back_the_replay_of_their_l
 
     result = driver.ledger.act_under_lease(driver.lease, action, actor="ann", reason="restored")
 
-    assert result.action.taken_back == (side,)
+    assert result.action.cancelled_replays == (side,)
     assert states(driver.ledger) == {"parked": 10}
     assert {dead_letters.key.seq for dead_letters in chosen(driver)} == {0}
 

@@ -8,11 +8,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from airflow_provider_ckpt.connectors.source_protocol import Plan, PlannedBatch, SourcePartition
+from airflow_provider_ckpt.connectors.source_plan import Plan, PlannedBatch, SourcePartition
 from airflow_provider_ckpt.core.errors import LeaseBusyError, StaleEpochError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy
 from airflow_provider_ckpt.ledger.ledger import Ledger
+from airflow_provider_ckpt.ledger.queries.failed_runs import FailedRun
 from airflow_provider_ckpt.ledger.types import Lease
 from tests.integration.ledger.ledger_driver import NOW, TTL, LedgerDriver, delivered
 
@@ -161,3 +162,22 @@ def test_a_lease_of_a_ledger_that_was_replaced_is_refused(driver: LedgerDriver) 
     newer = Lease("orders", "first", 9, TTL, driver.lease.expires_at)
     with pytest.raises(StaleEpochError, match="restored"):
         driver.ledger.cancel(newer, now=NOW)
+
+
+def test_the_error_of_the_newest_run_is_known_with_the_time_of_the_first_that_failed(ledger: Ledger) -> None:
+    def run(pipeline: str, error: str | None) -> datetime:
+        ledger.release(ledger.acquire(pipeline, "a", TTL), error=error, succeeded=error is None)
+        return datetime.fromisoformat(ledger.events(pipeline)[-1]["at"])
+
+    run("shop.a", "an older one")
+    run("shop.a", None)
+    first = run("shop.a", "column price is gone")
+    run("shop.a", "column price is still gone")
+    ledger.release(ledger.acquire("shop.a", "action of a user", TTL))
+    run("shop.b", "mended since")
+    run("shop.b", None)
+    run("shop2.a", "of another declaration")
+
+    assert ledger.failed_runs("shop.") == {"shop.a": FailedRun("column price is still gone", first)}
+    run("shop.a", None)
+    assert ledger.failed_runs("shop.") == {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from airflow_provider_ckpt.core.dead_letters import DeadLetterState
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.proposals import Proposal
 from airflow_provider_ckpt.core.ranges import START, Range
+from airflow_provider_ckpt.core.refresh import RefreshExtent
 from airflow_provider_ckpt.core.task_lease_owner import of_task
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.queries import line
@@ -54,6 +56,17 @@ def test_the_overview_names_what_blocks_since_when_and_what_waits(ledger: Ledger
     assert ledger.planned_pipeline("orders") == PlannedPipeline("orders", driver.now, (("shop", "replicate"),))
     assert ledger.planned_pipeline("prices") == PlannedPipeline("prices", None, ())
     assert ledger.planned_pipeline("nobody") is None
+
+
+def test_a_refresh_has_a_lag_until_it_is_published(ledger: Ledger) -> None:
+    driver = LedgerDriver(ledger).start("t")
+    extent = RefreshExtent(20, "snapshot", {})
+    ledger.begin_refresh(driver.lease, "t", extent, now=driver.now, reason="a test")
+    lags = [ledger.overview().pipelines[0].lag]
+    for end in (10, 20, 21):
+        driver.deliver(end)
+        lags.append(ledger.overview().pipelines[0].lag)
+    assert lags == [21, 11, 1, 0], "not even what is staged as a whole is done before the publication"
 
 
 def test_rate_and_earlier_lag_come_from_the_history(ledger: Ledger) -> None:
@@ -233,7 +246,7 @@ def test_a_proposal_is_taken_up_once_by_the_user_who_made_it(ledger: Ledger) -> 
     action = Action(ActionKind.RELEASE, (BatchKey(1, "t", 10),))
     proposal = Proposal.new("orders", action, origin="page:ann:orders", actor="airflow:ann", reason=None)
     ledger.propose(proposal, subject="", body="", valid_for=timedelta(minutes=15))
-    good = {"pipeline": "orders", "origin": "page:ann:orders", "actor": "airflow:ann"}
+    good: dict[str, Any] = {"pipeline": "orders", "origin": "page:ann:orders", "actor": "airflow:ann"}
     for wrong in ({"pipeline": "prices"}, {"origin": "page:bob:orders"}, {"actor": "airflow:bob"}):
         with pytest.raises(LedgerStateError, match="holds no proposal"):
             ledger.take_up(proposal.id, **good | wrong)

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from airflow_provider_ckpt.connectors.source_protocol import Plan, PlannedBatch, SourceFile, SourcePartition
+from airflow_provider_ckpt.connectors.source_plan import Plan, PlannedBatch, SourceFile, SourcePartition
 from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import LedgerStateError, SourceError

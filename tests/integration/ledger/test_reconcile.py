@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_ckpt.connectors.source_protocol import Plan, PlannedBatch
+from airflow_provider_ckpt.connectors.source_plan import Plan, PlannedBatch
 from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey

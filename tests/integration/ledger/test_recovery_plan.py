@@ -19,7 +19,7 @@ from airflow_provider_ckpt.core.errors import ConfigError, LeaseBusyError, Ledge
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.recovery import MissingRange, MissingReason, ReceiptedRange, UnreadRecords
-from airflow_provider_ckpt.core.wave import Outcome
+from airflow_provider_ckpt.core.wave_messages import Outcome
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from tests.integration.ledger.ledger_driver import TTL, LedgerDriver, delivered
 

@@ -10,13 +10,13 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchState, Instruction
-from airflow_provider_ckpt.core.decisions import FailRun, HaltRun, HoldBatch, RejectBatch, RetryBatch, SkipBatch
 from airflow_provider_ckpt.core.errors import ErrorAction, ErrorInfo, ErrorType, LedgerUnavailableError
-from airflow_provider_ckpt.core.exhausted_retries import OnExhausted
+from airflow_provider_ckpt.core.failure_decisions import FailRun, HaltRun, HoldBatch, RejectBatch, RetryBatch, SkipBatch
+from airflow_provider_ckpt.core.on_exhausted import OnExhausted
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Verdict
 from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy, RetryPolicy
-from airflow_provider_ckpt.core.wave import Outcome
+from airflow_provider_ckpt.core.wave_messages import Outcome
 from airflow_provider_ckpt.ledger.store import tables
 from airflow_provider_ckpt.ledger.store.database import create_engine, parse_url
 from tests.integration.ledger.ledger_driver import (

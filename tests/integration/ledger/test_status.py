@@ -7,7 +7,7 @@ import json
 import pytest
 
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.core.exhausted_retries import OnExhausted
+from airflow_provider_ckpt.core.on_exhausted import OnExhausted
 from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy, RetryPolicy
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from tests.integration.ledger.ledger_driver import NOW, TTL, LedgerDriver, delivered, failed

@@ -10,7 +10,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import DAG, BaseOperator
 
 from airflow_provider_ckpt.core.action import Action, ActionKind
-from airflow_provider_ckpt.core.dead_letter_selection import Selection
+from airflow_provider_ckpt.core.replayable_dead_letters import Selection
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import tables
 from airflow_provider_ckpt.operators.batches import CkptReleaseOperator, CkptSkipOperator

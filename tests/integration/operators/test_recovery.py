@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,11 +11,12 @@ from airflow.providers.common.compat.sdk import AirflowFailException, Downstream
 from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.dead_letters import DeadLetters
-from airflow_provider_ckpt.ledger.store import tables
+from airflow_provider_ckpt.ledger.ledger import Ledger
+from airflow_provider_ckpt.ledger.store import migrate, tables
 from airflow_provider_ckpt.replication.actions import dead_letters
 from tests.integration.airflow.ckpt import damage
 from tests.integration.airflow.recovery_run import NOTHING, Chain, events, hold, refresh
-from tests.integration.airflow.users import SIZE, People
+from tests.integration.airflow.users import SIZE, People, filled
 
 
 def test_a_rewind_is_shown_approved_and_done_in_the_name_of_whoever_approved(people: People) -> None:
@@ -175,3 +177,69 @@ def test_what_cannot_be_done_is_said_in_the_preview(people: People, params: dict
         Chain(people, **params).preview()
 
     assert events(people) == before
+
+
+@pytest.fixture
+def lost(ledger: Ledger, tmp_path: Path) -> tuple[People, str]:
+    """People whose ledger was lost; the new one does not know them. The lost ledger's id is the second item."""
+    migrate.upgrade(f"sqlite:///{tmp_path}/lost.db", create=True)
+    with Ledger.open(f"sqlite:///{tmp_path}/lost.db") as old:
+        people = filled(old, tmp_path)
+    people.ledger = ledger
+    return people, old.id
+
+
+def test_a_lost_ledgers_receipts_are_adopted_though_the_new_ledger_does_not_know_the_pipeline(
+    lost: tuple[People, str], tmp_path: Path
+) -> None:
+    people, old = lost
+    chain = Chain(people, pipelines=tmp_path, action="adopt", ledger_id=old, reason="its disk is gone")
+
+    body = chain.preview()["body"].replace("\\", "")
+    assert f"| receipts in the sink | of ledger {people.ledger.id} | of ledger {old} |" in body
+    assert people.ledger.pipelines() == []
+    assert chain.answer()["applied"]
+
+    assert people.ledger.sink_id("people") == old
+    assert {event["kind"]: event["actor"] for event in events(people) if event["kind"] in ("adopted", "approved")} == {
+        "adopted": "airflow:oscar",
+        "approved": "airflow:oscar",
+    }
+    assert chain.step("report")["outcome"] == "done, approved by airflow:oscar"
+    with pytest.raises(AirflowFailException, match="was carried out already"):
+        chain.step("carry_out")
+    people.acquire().close()
+    assert refresh(people)["partitions"][0]["committed"] == 6 * SIZE
+
+
+def test_a_pipeline_that_the_ledger_has_no_declaration_of_is_adopted_again_from_its_file(
+    lost: tuple[People, str], tmp_path: Path
+) -> None:
+    people, old = lost
+    people.ledger.register(["people"])  # as an adoption does, and the first look at a database of many tables
+    for _ in range(2):
+        chain = Chain(people, pipelines=tmp_path, action="adopt", ledger_id=old)
+        chain.preview()
+        assert chain.answer()["applied"]
+
+    people.file.unlink()
+    with pytest.raises(AirflowFailException, match="neither the ledger nor a file of the folder"):
+        chain.preview()
+
+
+def test_an_adoption_that_is_rejected_leaves_the_pipeline_unknown(lost: tuple[People, str], tmp_path: Path) -> None:
+    people, old = lost
+    chain = Chain(people, pipelines=tmp_path, action="adopt", ledger_id=old)
+    chain.preview()
+    chain.hear(chain.ask(), "Reject", "vera")
+
+    assert chain.step("report")["outcome"] == "rejected by airflow:vera, nothing was changed"
+    assert people.ledger.pipelines() == []
+
+
+@pytest.mark.parametrize(("ledger_id", "says"), [("nobody", "no receipts of ledger nobody"), (None, "name the ledger")])
+def test_only_receipts_that_the_sink_holds_are_adopted(
+    lost: tuple[People, str], tmp_path: Path, ledger_id: str | None, says: str
+) -> None:
+    with pytest.raises(AirflowFailException, match=says):
+        Chain(lost[0], pipelines=tmp_path, action="adopt", ledger_id=ledger_id).preview()

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.integration.replication.schema_driver import EVOLVE
 from tests.services.postgres import PostgresServer
 from tests.services.replication import Replication, make_ledger, orders_pipeline
-from tests.services.tables import make_source, make_target
+from tests.services.tables import execute, make_source, make_target
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,3 +26,16 @@ def orders(spark: SparkSession, postgres_server: PostgresServer, postgres_databa
     with make_ledger(postgres_server.new_database()) as ledger:
         replication = Replication(spark, ledger, postgres_database, orders_pipeline())
         yield replication.changed(commit_strategy={"commit_interval": 100})
+
+
+@pytest.fixture
+def items(orders: Replication) -> Replication:
+    """An empty source and target, and a pipeline that follows every change, in batches of 10."""
+    columns = "id int, name varchar(8) NOT NULL, size int, price numeric(6, 2), day date"
+    execute(orders.dsn, f"CREATE TABLE items ({columns}, PRIMARY KEY (id))", f"CREATE TABLE items_target ({columns})")
+    return orders.changed(
+        source={"table": "items"},
+        sink={"table": "items_target"},
+        schema=EVOLVE,
+        commit_strategy={"commit_interval": 10},
+    )

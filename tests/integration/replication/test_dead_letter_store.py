@@ -15,9 +15,9 @@ from airflow_provider_ckpt.config.load import parse
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.kafka.sink_topics import SinkTopicsClient
 from airflow_provider_ckpt.core.action import ActionKind
-from airflow_provider_ckpt.core.dead_letter_selection import Selection
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, ErrorType
 from airflow_provider_ckpt.core.receipt import Counts
+from airflow_provider_ckpt.core.replayable_dead_letters import Selection
 from airflow_provider_ckpt.replication.actions.dead_letters import load_index, make_action, read_contents
 from airflow_provider_ckpt.replication.actions.fenced_actions import apply_fenced_or_store
 from airflow_provider_ckpt.replication.observe.sink_audit import audit_sink

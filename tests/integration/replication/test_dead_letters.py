@@ -12,11 +12,11 @@ import pytest
 
 from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_selection import Selection
 from airflow_provider_ckpt.core.dead_letters import DeadLetterState
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts
+from airflow_provider_ckpt.core.replayable_dead_letters import Selection
 from airflow_provider_ckpt.ledger.types import ActionResult
 from airflow_provider_ckpt.replication.actions.adopt_other_ledger import adopt
 from airflow_provider_ckpt.replication.actions.dead_letters import load_index, make_action, read_contents
@@ -202,7 +202,7 @@ def test_a_replay_that_waits_and_a_rewind_do_not_both_deliver_its_letters(stock:
 
     assert scalar(stock.dsn, "SELECT count(*) FROM stock") == ROWS
     assert scalar(stock.dsn, "SELECT count(DISTINCT id) FROM stock") == ROWS
-    assert len(taken.action.taken_back) == 1
+    assert len(taken.action.cancelled_replays) == 1
     assert clean(stock)
 
 

@@ -23,9 +23,9 @@ def test_a_table_that_is_never_quiet_fails_the_run_and_leaves_its_batches_planne
     replication = replace(orders, document=document)
     real = delta_table.commit
 
-    def beaten(*arguments: object) -> None:
+    def beaten(*arguments: object, **named: object) -> None:
         to_delta(str(path))()
-        real(*arguments)  # type: ignore[arg-type]
+        real(*arguments, **named)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
         patch.setattr(delta_table, "commit", beaten)

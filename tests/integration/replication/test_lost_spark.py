@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import EngineError
 from airflow_provider_ckpt.core.receipt import Counts
-from airflow_provider_ckpt.core.wave import Outcome, Wave
+from airflow_provider_ckpt.core.wave_messages import Outcome, Wave
 from airflow_provider_ckpt.engines.session import SessionEngine
 from airflow_provider_ckpt.replication.run.engine_protocol import Check
 from airflow_provider_ckpt.replication.run.replicate import replicate
@@ -22,7 +22,7 @@ class MortalEngine(SessionEngine):
 
     def __init__(self, replication: Replication) -> None:
         super().__init__(replication.spark)
-        self.counts_deaths = True
+        self.loss_blames_batch = True
         self.deaths: list[list[BatchKey]] = []
 
     def run(self, wave: Wave, check: Check) -> Sequence[Outcome]:

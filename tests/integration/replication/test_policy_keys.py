@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import psycopg2
@@ -16,7 +17,7 @@ from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.errors import CkptError, LedgerUnavailableError
 from airflow_provider_ckpt.core.receipt import Counts
-from airflow_provider_ckpt.core.wave import Outcome, Wave
+from airflow_provider_ckpt.core.wave_messages import Outcome, Wave
 from airflow_provider_ckpt.engines.session import SessionEngine
 from airflow_provider_ckpt.replication.run.acquire import acquire
 from airflow_provider_ckpt.replication.run.engine_protocol import Check
@@ -140,6 +141,16 @@ def test_how_batches_are_spread_over_lanes_and_waves(
 
     assert summary.records == Counts(1000, 1000, 0, 0)
     assert [[len(lane) for lane in wave.lanes] for wave in engine.waves] == shapes
+
+
+def test_a_wave_has_fewer_lanes_while_other_runs_wait_for_the_same_spark(orders: Replication) -> None:
+    strategy = {"commit_mode": "sync"}
+    setup = orders.changed(commit_strategy=strategy, consumer={"lanes": 5}).setup()
+    engine, most = Watching(orders.spark), iter([2, 9])
+
+    replicate(replace(setup, most_lanes=lambda: next(most, None)), engine)
+
+    assert [[len(lane) for lane in wave.lanes] for wave in engine.waves] == [[1] * 2, [1] * 5, [1] * 3]
 
 
 # back-pressure and exhaustion

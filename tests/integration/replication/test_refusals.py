@@ -22,7 +22,8 @@ from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate
 from airflow_provider_ckpt.replication.run.replicate import replicate
 from airflow_provider_ckpt.replication.setup import PipelineContext
-from tests.services.postgres import PASSWORD, PostgresServer
+from tests.services.database_server import PASSWORD
+from tests.services.postgres import PostgresServer
 from tests.services.replication import connection_to
 from tests.services.tables import execute, make_source, make_target, scalar
 

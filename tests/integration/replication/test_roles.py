@@ -18,10 +18,12 @@ from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate, tables
 from airflow_provider_ckpt.ledger.store.roles import LedgerRoles
 from airflow_provider_ckpt.ledger.store.tables import VERSION_TABLE
+from airflow_provider_ckpt.replication.run.replicate import replicate
 from tests.integration.ledger.ledger_driver import LedgerDriver
+from tests.services.plain_engine import PlainEngine
 from tests.services.postgres import PostgresServer, sqlalchemy_url
 from tests.services.replication import Replication, orders_pipeline
-from tests.services.tables import execute, make_source, make_target, scalar
+from tests.services.tables import add_rows, execute, make_source, make_target, scalar
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -110,6 +112,41 @@ def test_a_pipeline_runs_under_roles_that_may_create_nothing(
         "DROP TABLE ckpt_sink_fence",
     )
     shop.refused(reader, "INSERT INTO ckpt_sink_replay VALUES ('l', 'p', 'x', '{}')", "SELECT count(*) FROM target")
+
+
+def test_targets_are_created_and_replaced_under_roles_that_may_do_just_that(
+    ledger: tuple[Ledger, LedgerRoles], place: Place, postgres_server: PostgresServer
+) -> None:
+    opened, _ = ledger
+    shop = Place(postgres_server, postgres_server.new_database())
+    make_source(shop.dsn, "orders", 100)
+    execute(shop.dsn, "REVOKE CREATE ON SCHEMA public FROM PUBLIC", "CREATE SCHEMA dwh")
+    make_target(shop.dsn, "dwh.replaced")
+    writer, reader = f"{shop.name}_writer", f"{shop.name}_reader"
+    creating = SinkRoles("dwh", writer, reader, pipelines=["orders"], create=True)
+    replacing = SinkRoles("dwh", writer, reader, ["replaced"], pipelines=["replaced"], replace=True)
+    document = orders_pipeline()
+    sink = {**document["sink"], "table": "dwh.created", "create": True}
+    full = {**document["source"], "mode": "full"}
+    del full["cursor"]
+
+    execute(shop.dsn, creating.sql, f"GRANT SELECT ON orders TO {writer}")
+    created = Replication(None, opened, shop.dsn_of(writer), {**document, "sink": sink})  # type: ignore[arg-type]
+    first = replicate(created.setup(), PlainEngine())
+    execute(shop.dsn, replacing.sql)
+    shop.refused(writer, "UPDATE dwh.replaced SET id = 1")
+    sink = {**document["sink"], "table": "dwh.replaced", "mode": "replace"}
+    document = {**document, "name": "replaced", "source": full, "sink": sink}
+    replaced = Replication(None, opened, shop.dsn_of(writer), document)  # type: ignore[arg-type]
+    second = replicate(replaced.setup(), PlainEngine())
+
+    assert (first.records.delivered, second.records.delivered) == (100, 100)
+    assert scalar(shop.dsn, "SELECT count(*) FROM dwh.created JOIN dwh.replaced USING (id)") == 100
+    execute(shop.dsn, f"GRANT SELECT ON dwh.created TO {reader}", creating.sql)
+    add_rows(shop.dsn, "orders", 101, 111)
+    assert replicate(created.setup(), PlainEngine()).records.delivered == 10
+    execute(shop.dsn, SinkRoles("dwh", writer, reader).sql)
+    shop.refused(writer, "CREATE TABLE dwh.mine (id int)", "DELETE FROM dwh.replaced", "DELETE FROM dwh.created")
 
 
 def test_the_runtime_role_works_on_the_ledger_and_has_no_ddl(ledger: tuple[Ledger, LedgerRoles], place: Place) -> None:

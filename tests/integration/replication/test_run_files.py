@@ -17,10 +17,10 @@ import pytest
 
 from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_selection import Selection
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.core.lag import lag_positions
 from airflow_provider_ckpt.core.receipt import Counts
+from airflow_provider_ckpt.core.replayable_dead_letters import Selection
 from airflow_provider_ckpt.replication.actions.dead_letters import load_index, make_action, read_contents
 from airflow_provider_ckpt.replication.actions.fenced_actions import apply_fenced_or_store
 from airflow_provider_ckpt.replication.observe.lag import lag

@@ -13,11 +13,11 @@ import pytest
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.action import ActionKind
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchState
-from airflow_provider_ckpt.core.dead_letter_selection import Selection
 from airflow_provider_ckpt.core.errors import CkptError, ErrorType
 from airflow_provider_ckpt.core.lane_assignment import distribute
 from airflow_provider_ckpt.core.receipt import Counts
-from airflow_provider_ckpt.core.wave import BatchTask, Wave
+from airflow_provider_ckpt.core.replayable_dead_letters import Selection
+from airflow_provider_ckpt.core.wave_messages import BatchTask, Wave
 from airflow_provider_ckpt.engines.factory import make_engine
 from airflow_provider_ckpt.engines.submit import SubmitEngine
 from airflow_provider_ckpt.replication.actions.dead_letters import make_action

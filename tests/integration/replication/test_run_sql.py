@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from airflow_provider_ckpt.core.action import ActionKind
-from airflow_provider_ckpt.core.dead_letter_selection import Selection
 from airflow_provider_ckpt.core.errors import ErrorType
 from airflow_provider_ckpt.core.receipt import Counts
+from airflow_provider_ckpt.core.replayable_dead_letters import Selection
 from airflow_provider_ckpt.replication.actions.dead_letters import make_action
 from airflow_provider_ckpt.replication.actions.fenced_actions import apply_fenced_or_store
 from tests.integration.connectors.sql.sql_support import MariaDb, Sqlite

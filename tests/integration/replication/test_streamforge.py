@@ -18,7 +18,7 @@ import pytest
 from airflow_provider_ckpt.connectors.dead_letter_retries import RETRY_SECONDS
 from airflow_provider_ckpt.core.errors import CkptError, ErrorType, OffsetCommitError
 from airflow_provider_ckpt.core.receipt import Counts
-from airflow_provider_ckpt.core.wave import Outcome, Wave
+from airflow_provider_ckpt.core.wave_messages import Outcome, Wave
 from airflow_provider_ckpt.engines.session import SessionEngine
 from airflow_provider_ckpt.replication.run.acquire import acquire
 from airflow_provider_ckpt.replication.run.engine_protocol import Check

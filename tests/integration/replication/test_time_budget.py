@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_ckpt.core.batch import Batch, BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import DeadlineError
-from airflow_provider_ckpt.core.wave import Outcome, Wave
+from airflow_provider_ckpt.core.wave_messages import Outcome, Wave
 from airflow_provider_ckpt.engines.session import SessionEngine
 from airflow_provider_ckpt.engines.submit import SubmitEngine
 from airflow_provider_ckpt.replication.run import time_budget

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_provider_ckpt.core.batch import AttemptOutcome
-from airflow_provider_ckpt.core.wave import Wave
+from airflow_provider_ckpt.core.wave_messages import Wave
 from airflow_provider_ckpt.spark.transform import apply
 from airflow_provider_ckpt.spark.transform.plain_json import FlatJsonDecoder
 from airflow_provider_ckpt.spark.transform.projection import parse_schema

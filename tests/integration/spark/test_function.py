@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
 from airflow_provider_ckpt.core.errors import ErrorType, InvalidTransformError
 from airflow_provider_ckpt.core.receipt import Counts
-from airflow_provider_ckpt.core.wave import Outcome
+from airflow_provider_ckpt.core.wave_messages import Outcome
 from airflow_provider_ckpt.spark.transform.python_function import pack
 from airflow_provider_ckpt.spark.wave import check_transform, run_wave
 from tests.integration.spark.scripted import Script, ScriptedJob, make_job, make_wave, task, written

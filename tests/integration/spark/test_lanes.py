@@ -15,7 +15,7 @@ from airflow_provider_ckpt.connectors.source_protocol import POSITION
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.receipt import Counts
-from airflow_provider_ckpt.core.wave import Outcome, Wave
+from airflow_provider_ckpt.core.wave_messages import Outcome, Wave
 from airflow_provider_ckpt.spark.lane.deliver import Lane
 from airflow_provider_ckpt.spark.lane.gather import GatheredBatch
 from airflow_provider_ckpt.spark.wave import run_wave

@@ -24,8 +24,8 @@ from airflow_provider_ckpt.spark.transform.plain_json import FlatJsonDecoder
 from airflow_provider_ckpt.spark.transform.projection import parse_schema
 from tests.integration.spark.judging import CONTROL
 
-KILOBYTES = (8, 32, 128, 256)
-SECONDS = 20.0
+KILOBYTES = (8, 32, 64, 128)
+SECONDS = 10.0
 """Seconds of processor time for all records of one length; a quadratic one takes many times this at the longest."""
 
 TYPES = "d double, f float, n decimal(38,2), at timestamp, local timestamp_ntz, day date, i bigint, b boolean, t string"

@@ -18,6 +18,7 @@ import pytest
 from tests.services.airflow import AirflowServices
 from tests.services.postgres import PostgresServer, sqlalchemy_url
 from tests.services.warm_spark import WarmSpark
+from tests.system.airflow import many_tables
 from tests.system.airflow.deployment import Declared, Deployment, Kind
 
 USERS = {"ada": "admin", "oscar": "user", "vera": "viewer"}
@@ -110,7 +111,7 @@ def deployment(tmp_path_factory: pytest.TempPathFactory, postgres_server: Postgr
     home, dags, data = (tmp_path_factory.mktemp(name) for name in ("home", "dags", "data"))
     (home / "plugins").mkdir()
     shutil.copy(Path(__file__).with_name("preloaded.py"), home / "plugins")
-    for name in ("replication.py", "recovery.py"):
+    for name in ("replication.py", "recovery.py", "databases.py"):
         shutil.copy(Path(__file__).with_name(name), dags)
     metadata, ledger, store = (postgres_server.new_database() for _ in range(3))
     env = {
@@ -130,5 +131,6 @@ def deployment(tmp_path_factory: pytest.TempPathFactory, postgres_server: Postgr
     )
     made = Deployment(airflow, data, dags, store=store, ledger_dsn=ledger, metadata=metadata)
     made.declare(PIPELINES)
+    many_tables.declare(dags, store)
     with warm, airflow:
         yield made

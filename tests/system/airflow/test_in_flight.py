@@ -82,7 +82,7 @@ def test_past_an_expired_lease_status_tells_of_the_first_run_and_the_second_fenc
     assert not seen_while_frozen["lease"]["held"]
     told = seen_while_frozen["dag_run"]
     assert (told["dag_id"], told["run_id"], told["state"]) == ("expired", frozen, "running")
-    assert "Airflow shows replicate as running, but nobody holds the lease" in (told["disagrees"] or "")
+    assert "Airflow shows replicate as running, but no run holds the lease" in (told["disagrees"] or "")
 
     deployment.succeeds("expired", second)
     assert deployment.status("expired")["dag_run"]["run_id"] == second

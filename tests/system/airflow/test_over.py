@@ -34,14 +34,16 @@ def test_a_finished_run_that_is_cleared_sends_nothing_again_and_plans_what_is_ne
     assert last.events.count("lease_acquired") == last.events.count("lease_released") == 3
 
 
-def test_marking_a_run_changes_nothing_in_the_ledger_and_status_says_that_they_disagree(deployment: Deployment) -> None:
+def test_marking_a_run_gives_no_batch_a_verdict_and_status_says_that_they_disagree(deployment: Deployment) -> None:
     deployment.write("marked", range(50))
     with deployment.closed("marked"):
         cut_off = deployment.begin("marked")
         deployment.at_gate("marked")
         mark(deployment, "marked", cut_off, "success")
         deployment.let_go("marked")
-    assert deployment.trace("marked").ids == []
+    stopped = deployment.trace("marked")
+    assert (stopped.ids, stopped.held) == ([], False)
+    assert {"cancelled", "lease_released"} <= set(stopped.events)
     seen = deployment.status("marked")["dag_run"]
     assert (seen["run_id"], seen["state"]) == (cut_off, "success")
     assert "1 planned" in seen["disagrees"]

@@ -27,7 +27,7 @@ _PIPELINES = {
     "orders": (_COPY, ""),
     "empty": (_COPY, ""),
     "own": ("python: task, returns: 'id int, double bigint'", ""),
-    "watched": (_COPY, "dag: {work: {at_least: 20, look_every: 1s}, shape: task_group}"),
+    "watched": (_COPY, "dag: {work: {at_least: 20, check_every: 1s}, shape: task_group}"),
     "later": (_COPY, ""),
 }
 _DAGS = """

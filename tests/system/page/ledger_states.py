@@ -18,7 +18,7 @@ from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.task_lease_owner import of_task
-from airflow_provider_ckpt.core.wave import BatchTask, Outcome
+from airflow_provider_ckpt.core.wave_messages import BatchTask, Outcome
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from tests.integration.ledger.ledger_driver import BAD_DATA, LedgerDriver, delivered, failed
 
@@ -47,8 +47,9 @@ def fill(url: str, directory: Path, *, is_hostile: bool = True) -> None:
 
     - ``orders``, run by the DAG ``shop``: a held batch, two delivered ones behind it, dead letters
     - ``prices``, run by ``shop`` and ``store``
-    - ``bare``, run by the command line
+    - ``bare``, run by the command line six weeks ago
     - ``orphan``, run by a DAG that Airflow does not know
+    - two tables of the database ``shop``, run by the DAG ``shop``: ``customers`` with a held batch, ``items`` done
 
     :param url: URL of a ledger that has the newest revision
     :param directory: directory of the sinks
@@ -61,9 +62,16 @@ def fill(url: str, directory: Path, *, is_hostile: bool = True) -> None:
             prices.plan(prices.partition().planned_end + 10)
             ledger.release(prices.lease)
         for owner, name in (("cli:host:1:2", "bare"), (of_task("gone", "manual__1", "orphan", "replicate"), "orphan")):
-            other = _driver(ledger, owner, name)
+            other = _driver(ledger, owner, name, hours=1000 if name == "bare" else 0)
             other.settle(*(_delivered(other, batch) for batch in other.send(10)))
             ledger.release(other.lease)
+        for table in ("customers", "items"):
+            run = _driver(ledger, of_task("shop", "manual__1", "shop.tables", "replicate"), f"shop.public.{table}")
+            (batch,) = run.send(10)
+            run.settle(failed(batch, BAD_DATA) if table == "customers" else _delivered(run, batch))
+            if table == "customers":
+                run.action(ActionKind.HOLD, batch)
+            ledger.release(run.lease)
 
 
 def _driver(ledger: Ledger, owner: str, pipeline: str = "orders", hours: float = 0) -> LedgerDriver:

@@ -101,6 +101,73 @@ def test_what_is_refused_changes_nothing_and_what_is_done_is_in_the_audit_log(an
     assert {row["status"] for row in answers["matrix"]} == {200, 401, 403, 404}
 
 
+def test_only_administrators_may_delete_what_the_ledger_stores(answers: dict[str, Any]) -> None:
+    rights = table("page-rights")
+    wrong = []
+    for row in answers["deletions"]:
+        name = "delete without DAG" if row["pipeline"] in WITHOUT_DAG else "delete"
+        unknown = "401" if row["user"] == "anonymous" else "404"
+        expected = unknown if row["pipeline"] == "unknown" else rights[name][row["user"]]
+        wrong += [] if outcome(row["status"]) == expected else [(row, expected)]
+    assert wrong == []
+    assert len(answers["deletions"]) == 60
+
+
+def test_a_lease_is_broken_once_and_only_the_one_that_was_shown(answers: dict[str, Any]) -> None:
+    story = answers["story"]
+    status = {name: step["status"] for name, step in story.items()}
+    content = {name: step["content"] for name, step in story.items()}
+    free, shown = content["free lease"], content["lease"]
+
+    assert (free["id"], free["summary"]) == (None, "Nobody holds the lease.")
+    assert shown["broken"]["run"]["run_id"] == "manual__9"
+    assert shown["broken"]["renewed_at"] < shown["expires_at"] < shown["broken"]["expires_at"]
+    assert shown["needs_reason"]
+    assert (shown["by"], shown["waits_for"]) == ("ledger", None)
+    (change,) = shown["changes"]
+    assert (change["what"], change["before"].startswith("held by dag:shop/manual__9"), change["after"]) == (
+        "lease",
+        True,
+        f"free, epoch {shown['broken']['epoch'] + 1}",
+    )
+    assert (status["lease without reason"], status["broken"], status["broken again"]) == (422, 200, 409)
+    assert "epoch" in content["fenced"]["refusal"]
+    assert content["fenced"]["lease"]["held"] is False
+    assert (status["third lease"], "acquired since" in content["third lease"]["detail"]) == (409, True)
+    events = content["lease events"]["items"]
+    assert [event["kind"] for event in events] == ["lease_broken", "approved"]
+    assert {event["actor"] for event in events} == {"airflow:user"}
+    assert events[0]["reason"] == "its machine is gone"
+
+
+def test_old_history_is_deleted_once(answers: dict[str, Any]) -> None:
+    story = answers["story"]
+    content = {name: step["content"] for name, step in story.items()}
+
+    assert "old events" in {change["what"] for change in content["garbage"]["changes"]}
+    assert {change["after"] for change in content["garbage"]["changes"]} == {"0"}
+    assert content["collected"]["changes"] == content["garbage"]["changes"]
+    assert (story["collected"]["status"], story["collected again"]["status"]) == (200, 409)
+    assert content["no garbage"]["id"] is None
+
+
+def test_a_pipeline_is_deleted_by_whoever_types_its_name(answers: dict[str, Any]) -> None:
+    story = answers["story"]
+    content = {name: step["content"] for name, step in story.items()}
+    shown = content["deletion"]
+
+    assert (shown["needs_reason"], shown["needs_name"]) == (True, True)
+    assert [line["partition"] for line in shown["before"]] == ["t"]
+    assert shown["after"] == []
+    assert {change["after"] for change in shown["changes"]} == {"deleted"}
+    assert (story["deletion while it runs"]["status"], story["deletion after a run"]["status"]) == (409, 409)
+    assert [story[f"deletion of {name}"]["status"] for name in (None, "", "orphans")] == [422, 422, 422]
+    assert [story[name]["status"] for name in ("not deleted", "deleted", "gone")] == [200, 200, 404]
+    events = content["gone"]["events"]
+    assert ["forgotten", "airflow:admin", "its DAG is gone"] in events
+    assert ["approved", "airflow:admin", None] in events
+
+
 def test_an_unknown_pipeline_is_like_an_invisible_one(answers: dict[str, Any]) -> None:
     asked = [row for row in answers["matrix"] if row["pipeline"] == "unknown" and row["user"] != "anonymous"]
     assert {row["status"] for row in asked} == {404}
@@ -141,7 +208,21 @@ def test_from_the_list_to_an_action_that_is_done_once(answers: dict[str, Any]) -
     assert content["rewind"]["after"][0]["committed"] == "50"
     assert [item["name"] for item in content["of the DAG"]["items"]] == ["prices"]
     assert content["list of outsider"]["items"] == []
-    assert {item["name"] for item in content["list of admin"]["items"]} == {"orders", "prices", "bare", "orphan"}
+    assert {item["name"] for item in content["list of admin"]["items"]} == {
+        *("orders", "prices", "bare", "orphan", "shop.public.customers", "shop.public.items")
+    }
+
+
+def test_a_database_sums_its_tables_for_whoever_may_see_them(answers: dict[str, Any]) -> None:
+    content = {name: step["content"] for name, step in answers["story"].items()}
+    database = content["database"]
+    assert [(item["name"], item["database"]) for item in database["items"]] == [("shop.public.items", "shop")]
+    (shop,) = database["databases"]
+    assert (shop["name"], shop["health"], shop["tables"]) == ("shop", "blocked", 2), "health restricts rows, not sums"
+    assert (shop["done"], shop["behind"], shop["held"], shop["failed"], shop["running"]) == (1, 1, 1, 0, 0)
+    assert content["list"]["databases"] == content["first page"]["databases"] == [shop]
+    assert content["second page"]["databases"] == [], "later pages do not repeat the sums"
+    assert content["database of outsider"]["databases"] == []
 
 
 def test_an_action_that_needs_the_sink_comes_with_the_form_of_the_recovery_dag(answers: dict[str, Any]) -> None:
@@ -149,6 +230,9 @@ def test_an_action_that_needs_the_sink_comes_with_the_form_of_the_recovery_dag(a
     assert form["dag_id"] == "ckpt_recovery"
     assert form["conf"] == {"pipeline": "orders", "action": "recover"}
     assert form["may_trigger"] is True
+    (form,) = answers["story"]["adopt"]["content"]["recovery"]
+    assert form["conf"] == {"pipeline": "orders", "action": "adopt", "ledger_id": "5f0c0d52"}
+    assert answers["story"]["adopt of nothing"]["status"] == 422
 
 
 def test_dead_letters_are_read_as_they_are_stored(answers: dict[str, Any]) -> None:

@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from airflow_provider_ckpt.core.errors import StaleEpochError
+from airflow_provider_ckpt.core.task_lease_owner import of_task
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from tests.services.airflow import AirflowServices
 from tests.services.axe import violations
@@ -19,7 +22,7 @@ from tests.system.page.console import watch
 from tests.system.page.ledger_states import HOSTILE, fill
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Locator, Page
 
 SIZE = (1360, 720)
 VIEWS = {
@@ -32,7 +35,10 @@ VIEWS = {
 }
 """Text by which a view is known to be whole; by its address below the pipeline's."""
 
-SHOWN = ("list", "line", "line-dark", "release", "batches", "dead-letters", "timeline")
+SHOWN = (
+    *("list", "database", "database-dark", "line", "line-dark", "release", "batches"),
+    *("dead-letters", "timeline", "delete", "break-lease"),
+)
 """The documentation's pictures."""
 
 PAGE, DIALOG = "[data-testid=ckpt-page]", "[data-testid=ckpt-dialog]"
@@ -79,6 +85,14 @@ def test_every_view_is_accessible_in_light_and_dark(airflow: AirflowServices, pi
         page.goto("/plugin/replication")
         page.get_by_role("link", name="orders").wait_for()
         found = judged(page, PAGE, "list", pictures)
+        page.get_by_test_id("ckpt-databases").get_by_role("link", name="shop", exact=True).click()
+        page.get_by_role("link", name="shop.public.items").wait_for()
+        assert page.get_by_role("link", name="prices").count() == 0
+        found += judged(page, PAGE, "database", pictures)
+        page.get_by_test_id("ckpt-databases").get_by_role("link", name="blocked 1").click()
+        page.get_by_role("link", name="shop.public.items").wait_for(state="detached")
+        page.get_by_role("link", name="shop.public.customers").click()
+        page.get_by_label("Where you are").get_by_role("link", name="shop", exact=True).wait_for()
         for address, text in VIEWS.items():
             page.goto(f"/plugin/replication/pipelines/orders/{address}")
             page.get_by_text(text).or_(page.get_by_label(text)).first.wait_for()
@@ -110,6 +124,93 @@ def test_a_held_batch_is_found_and_released(airflow: AirflowServices, pictures: 
         page.goto("/plugin/replication/pipelines/orders/events")
         page.get_by_text("the target has room again <script>").first.wait_for()
         assert problems == []
+
+
+def test_a_lease_is_broken_by_whoever_has_seen_whose_it_is(airflow: AirflowServices, pictures: Path) -> None:
+    with Ledger.open(ledger_of(airflow)) as ledger:
+        held = ledger.acquire("prices", of_task("shop", "manual__2", "prices", "replicate"), timedelta(hours=1))
+    with page_of(airflow.url, "ada", airflow.passwords["ada"], size=SIZE) as page:
+        problems = watch(page)
+        dialog = open_dialog(page, "prices", "Break lease")
+        dialog.get_by_test_id("ckpt-broken-lease").get_by_text("manual__2").wait_for()
+        assert "last renewed at" in dialog.get_by_test_id("ckpt-broken-lease").inner_text()
+        dialog.get_by_text("the ledger refuses every command of the holder").wait_for()
+        assert judged(page, DIALOG, "break-lease", pictures) == []
+        button = dialog.get_by_role("button", name="Break lease", exact=True)
+        assert button.is_disabled(), "it requires a reason"
+        dialog.get_by_label("Reason").fill("its machine is gone")
+        button.click()
+        page.get_by_test_id("ckpt-outcome").get_by_text("free, epoch").wait_for()
+        assert problems == []
+    with Ledger.open(ledger_of(airflow)) as ledger, pytest.raises(StaleEpochError):
+        ledger.renew(held)
+
+
+def test_old_history_is_deleted_after_its_rows_were_counted(airflow: AirflowServices) -> None:
+    with page_of(airflow.url, "ada", airflow.passwords["ada"], size=SIZE) as page:
+        problems = watch(page)
+        dialog = open_dialog(page, "bare", "Collect garbage")
+        assert dialog.get_by_label("Keep history of").input_value() == "30"
+        dialog.get_by_role("button", name="Dry run").click()
+        dialog.get_by_role("cell", name="old events").wait_for()
+        dialog.get_by_role("button", name="Collect garbage", exact=True).click()
+        page.get_by_test_id("ckpt-outcome").get_by_text("old events").wait_for()
+        assert problems == []
+
+
+def test_receipts_are_adopted_by_the_recovery_dag_alone(airflow: AirflowServices) -> None:
+    with page_of(airflow.url, "ada", airflow.passwords["ada"], size=SIZE) as page:
+        problems = watch(page)
+        dialog = open_dialog(page, "bare", "Adopt receipts")
+        dialog.get_by_label("Id of the lost ledger").fill("5f0c0d52")
+        dialog.get_by_role("button", name="Dry run").click()
+        dialog.get_by_text("There is no recovery DAG for this pipeline").wait_for()
+        assert dialog.get_by_role("button", name="Adopt receipts", exact=True).count() == 0
+        assert problems == []
+
+
+def test_a_pipeline_is_deleted_by_whoever_types_its_name(airflow: AirflowServices, pictures: Path) -> None:
+    with page_of(airflow.url, "ada", airflow.passwords["ada"], size=SIZE) as page:
+        problems = watch(page)
+        dialog = open_dialog(page, "orphan", "Delete pipeline")
+        dialog.get_by_role("cell", name="deleted").first.wait_for()
+        assert judged(page, DIALOG, "delete", pictures) == []
+        button = dialog.get_by_role("button", name="Delete pipeline", exact=True)
+        dialog.get_by_label("Reason").fill("its DAG is gone")
+        for name, whether in (("", True), ("orphans", True), ("orphan", False)):
+            dialog.get_by_label("Type the pipeline's name").fill(name)
+            assert button.is_disabled() is whether
+        with Ledger.open(ledger_of(airflow)) as ledger:
+            assert "orphan" in ledger.pipelines(), "a dry run changes nothing"
+        button.click()
+        page.get_by_test_id("ckpt-deleted").get_by_text("Pipeline orphan is deleted").wait_for()
+        page.get_by_role("link", name="orders").wait_for()
+        assert page.get_by_role("link", name="orphan").count() == 0
+        assert problems == []
+    with Ledger.open(ledger_of(airflow)) as ledger:
+        assert "orphan" not in ledger.pipelines()
+
+
+def open_dialog(page: Page, pipeline: str, action: str) -> Locator:
+    """Open a pipeline, and the dialog of an action below *More*."""
+    page.goto(f"/plugin/replication/pipelines/{pipeline}/line")
+    page.get_by_role("button", name="More").click()
+    page.get_by_role("menuitem", name=f"{action}…").click()
+    return page.get_by_role("dialog")
+
+
+def test_the_label_of_an_attempt_does_not_overlap_the_next_try(airflow: AirflowServices) -> None:
+    with page_of(airflow.url, "ada", airflow.passwords["ada"], size=SIZE) as page:
+        page.goto("/plugin/replication/pipelines/orders/batches?batch=t%2310")
+        label = page.get_by_text("attempt 1, epoch 1")
+        label.wait_for()
+        right = label.evaluate(
+            "it => { const r = document.createRange(); r.selectNodeContents(it);"
+            " return r.getBoundingClientRect().right }"
+        )
+        following = page.get_by_test_id("ckpt-attempts").get_by_role("listitem").nth(1).bounding_box()
+        assert following is not None
+        assert right <= following["x"]
 
 
 def test_hostile_dead_letters_are_shown_as_text(airflow: AirflowServices) -> None:

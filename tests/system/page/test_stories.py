@@ -1,4 +1,4 @@
-"""A night on the page, in a real browser with real runs: a blocked pipeline, dead letters, a rewind, a run that hangs.
+"""A night on the page, in a real browser with real runs: from a blocked pipeline to changed columns and a lost ledger.
 
 The tests tell one story and build on each other. ``AUTH_MANAGERS`` names the auth managers under which it is told, in
 ``make test-page`` both.
@@ -7,15 +7,17 @@ The tests tell one story and build on each other. ``AUTH_MANAGERS`` names the au
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_provider_ckpt.connectors.postgres.receipts import FENCE
 from airflow_provider_ckpt.core.task_lease_owner import of_task
 from tests.services.airflow import AirflowServices
 from tests.services.browser import page_of
@@ -31,13 +33,23 @@ if TYPE_CHECKING:
 USERS = {"ada": "admin", "oscar": "user"}
 _SHOP = Path(__file__).parents[1] / "airflow"
 _WAIT_MS = 120_000
+_PRICES = """
+name: prices
+source: {type: postgres, connection: store, table: list, cursor: id}
+sink: {type: postgres, connection: store, table: prices}
+schema: {new_column: freeze}
+recovery: {settle_lag: 0s}
+"""
 
 
 @pytest.fixture(scope="module", params=os.environ.get("AUTH_MANAGERS", "simple").split())
 def shop(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresServer
 ) -> Iterator[Deployment]:
-    """An Airflow whose pipeline ``orders`` has dead letters, and a batch that is held because the target was busy."""
+    """An Airflow whose pipeline ``orders`` has dead letters, and a batch that is held because the target was busy.
+
+    The source of ``prices`` has a column that its target lacks, and the target of ``stock`` has rows of a lost ledger.
+    """
     home, dags, data = (tmp_path_factory.mktemp(name) for name in ("home", "dags", "data"))
     (home / "plugins").mkdir()
     shutil.copy(_SHOP / "preloaded.py", home / "plugins")
@@ -50,8 +62,15 @@ def shop(
         home, dags, env, metadata=sqlalchemy_url(metadata), users=USERS, fab=request.param == "fab"
     )
     shop = Deployment(airflow, data, dags, store=store, ledger_dsn=ledger, metadata=metadata)
-    shop.declare([Declared("orders", Kind.SINGLE)])
-    execute(store, "ALTER TABLE orders ADD CONSTRAINT small CHECK (id < 1000)")
+    shop.declare([Declared("orders", Kind.SINGLE), Declared("stock", Kind.SINGLE)])
+    (dags / Kind.SINGLE / "prices.yaml").write_text(_PRICES)
+    execute(
+        store,
+        "ALTER TABLE orders ADD CONSTRAINT small CHECK (id < 1000)",
+        "CREATE TABLE list (id int PRIMARY KEY, price int)",
+        "INSERT INTO list VALUES (1, 10)",
+        "CREATE TABLE prices (id int, price int)",
+    )
     with warm, airflow:
         if request.param == "fab":
             airflow.cli("roles", "add-perms", "User", "--action", "can_read", "--resource", "Plugins")
@@ -60,15 +79,27 @@ def shop(
         shop.write("orders", range(80))
         shop.refuse("orders", whether=True)
         assert airflow.wait("orders", shop.begin("orders"), PATIENCE) == "failed"
+        for name in ("prices", "stock"):
+            shop.run(name)
+        execute(
+            store,
+            "ALTER TABLE list ADD currency text DEFAULT 'EUR'",
+            "INSERT INTO list VALUES (2, 20, 'USD')",
+            f"DELETE FROM {FENCE} WHERE pipeline = 'stock'",  # as in a copy of the target that a lost ledger wrote to
+        )
+        shop.write("stock", range(3))
+        lost = {"AIRFLOW__CKPT__SQL_ALCHEMY_CONN": sqlalchemy_url(postgres_server.new_database())}
+        for command in (["db", "migrate"], ["run", str(shop.declarations["stock"])]):
+            airflow.cli("ckpt", *command, env=lost)
         yield shop
 
 
 @contextmanager
-def orders(shop: Deployment, view: str = "line") -> Iterator[Page]:
-    """The page of pipeline ``orders``, opened by a user who is no administrator; the console must stay empty."""
+def opened(shop: Deployment, pipeline: str = "orders", view: str = "line") -> Iterator[Page]:
+    """The page of a pipeline, opened by a user who is no administrator; the console must stay empty."""
     with page_of(shop.airflow.url, "oscar", shop.airflow.passwords["oscar"], size=(1360, 720)) as page:
         problems = watch(page)
-        page.goto(f"/plugin/replication/pipelines/orders/{view}")
+        page.goto(f"/plugin/replication/pipelines/{pipeline}/{view}")
         page.get_by_role("group", name="Actions").wait_for()
         yield page
         assert problems == []
@@ -88,6 +119,33 @@ def run_now(page: Page) -> None:
     page.get_by_test_id("ckpt-run").get_by_text("success").wait_for(timeout=_WAIT_MS)
 
 
+def recover(shop: Deployment, page: Page, reason: str, event: str) -> dict[str, Any]:
+    """Start the recovery DAG from the dialog, approve its run in Airflow, and watch it there until it is a success.
+
+    :param reason: the reason to give
+    :param event: kind of event of the action, which the audit log must not have before the approval
+    :return: the form with which the page triggered it
+    """
+    dialog = page.get_by_role("dialog")
+    start = dialog.get_by_role("button", name="Start its run")
+    start.wait_for()
+    assert start.is_disabled(), "it requires a reason"
+    dialog.get_by_label("Reason").fill(reason)
+    start.click()
+    run = dialog.get_by_test_id("ckpt-run")
+    run.get_by_text("waits for an approval").wait_for(timeout=_WAIT_MS)
+    run_id = run.get_by_role("link").first.inner_text().removeprefix("recovery / ")
+    path = f"/dags/recovery/dagRuns/{run_id.replace('+', '%2B')}"
+    asked: dict[str, Any] = shop.airflow.api("GET", path)["conf"]
+    shop.asks("recovery", run_id, "approve")
+    assert not shop.events(asked["pipeline"], event), "nothing is done before somebody has approved it"
+    answer = {"chosen_options": ["Approve"], "params_input": {}}
+    shop.airflow.api("PATCH", f"{path}/taskInstances/approve/-1/hitlDetails", answer, user="oscar")
+    run.get_by_text("success").wait_for(timeout=_WAIT_MS)
+    dialog.get_by_role("button", name="Cancel").click()
+    return asked
+
+
 def rows(shop: Deployment) -> list[int]:
     """Ids that the target holds."""
     return [row[0] for row in execute(shop.store, "SELECT id FROM orders ORDER BY id")]
@@ -99,7 +157,7 @@ def line(page: Page) -> Locator:
 
 
 def test_a_blocked_pipeline_is_found_and_released_and_its_checkpoint_moves(shop: Deployment) -> None:
-    with orders(shop) as page:
+    with opened(shop) as page:
         page.goto("/plugin/replication")
         row = page.locator("[data-pipeline=orders]")
         row.get_by_text("1 batch is held").wait_for()
@@ -128,7 +186,7 @@ def test_a_blocked_pipeline_is_found_and_released_and_its_checkpoint_moves(shop:
 
 
 def test_dead_letters_are_viewed_and_replayed_and_all_are_delivered(shop: Deployment) -> None:
-    with orders(shop, "dead-letters") as page:
+    with opened(shop, view="dead-letters") as page:
         group = page.locator("[data-error=Sink]")
         group.get_by_role("cell", name="3", exact=True).wait_for()
         group.get_by_role("button", name="View").click()
@@ -157,7 +215,7 @@ def test_a_rewind_is_shown_before_it_is_done(shop: Deployment) -> None:
     before, delivered = shop.checkpoint("orders"), rows(shop)
     with shop.ledger() as ledger:
         start = min(item["base"] for item in ledger.partition_rows("orders")[0] if item["side_end"] is None)
-    with orders(shop) as page:
+    with opened(shop) as page:
         page.get_by_role("button", name="Rewind").click()
         dialog = page.get_by_role("dialog")
         dialog.get_by_label("Position").fill(str(start))
@@ -175,26 +233,45 @@ def test_a_rewind_is_shown_before_it_is_done(shop: Deployment) -> None:
 def test_a_run_that_hangs_is_fenced_by_the_recovery_dag_which_the_page_follows(shop: Deployment) -> None:
     with shop.ledger() as ledger:
         hanging = ledger.acquire("orders", of_task("orders", "manual__0", "orders", "replicate"), timedelta(hours=1))
-    with orders(shop) as page:
+    with opened(shop) as page:
         page.get_by_role("button", name="Force stop").click()
-        dialog = page.get_by_role("dialog")
-        start = dialog.get_by_role("button", name="Start its run")
-        start.wait_for()
-        assert start.is_disabled(), "it requires a reason"
-        dialog.get_by_label("Reason").fill("its machine is gone")
-        start.click()
-        run = dialog.get_by_test_id("ckpt-run")
-        run.get_by_text("waits for an approval").wait_for()
-        run_id = run.get_by_role("link").first.inner_text().removeprefix("recovery / ")
-        path = f"/dags/recovery/dagRuns/{run_id.replace('+', '%2B')}"
-        asked = {"pipeline": "orders", "action": "force_stop", "reason": "its machine is gone"}
-        assert shop.airflow.api("GET", path)["conf"] == asked
-        shop.asks("recovery", run_id, "approve")
-        assert shop.epoch("orders") == hanging.epoch, "nothing is done before somebody has approved it"
-        answer = {"chosen_options": ["Approve"], "params_input": {}}
-        shop.airflow.api("PATCH", f"{path}/taskInstances/approve/-1/hitlDetails", answer, user="oscar")
-        run.get_by_text("success").wait_for(timeout=_WAIT_MS)
-        dialog.get_by_role("button", name="Cancel").click()
+        asked = recover(shop, page, "its machine is gone", "force_stop")
         page.get_by_role("button", name="Resume").wait_for(timeout=_WAIT_MS)
+    assert asked == {"pipeline": "orders", "action": "force_stop", "reason": "its machine is gone"}
     assert shop.epoch("orders") > hanging.epoch
     assert [event["actor"] for event in shop.events("orders", "force_stop")] == ["airflow:oscar"]
+
+
+def test_changed_columns_are_accepted_and_the_next_run_delivers_them(shop: Deployment) -> None:
+    assert shop.airflow.wait("prices", shop.begin("prices"), PATIENCE) == "failed"
+    with opened(shop, "prices") as page:
+        page.get_by_role("button", name="More").click()
+        page.get_by_role("menuitem", name="Accept changed columns").click()
+        asked = recover(shop, page, "reviewed", "accept_schema")
+    shop.run("prices")
+    assert asked == {"pipeline": "prices", "action": "accept_schema", "reason": "reviewed"}
+    assert execute(shop.store, "SELECT * FROM prices ORDER BY id") == [(1, 10, None), (2, 20, "USD")]
+    assert [event["actor"] for event in shop.events("prices", "accept_schema")] == ["airflow:oscar"]
+
+
+def test_receipts_of_a_lost_ledger_are_adopted_and_nothing_is_sent_twice(shop: Deployment) -> None:
+    run_id = shop.begin("stock")
+    assert shop.airflow.wait("stock", run_id, PATIENCE) == "failed"
+    refusal = re.search(
+        r"receipts of another ledger \(([0-9a-f-]+)\)", shop.airflow.task_log("stock", run_id, "replicate")
+    )
+    assert refusal
+    with opened(shop, "stock") as page:
+        page.get_by_role("button", name="More").click()
+        page.get_by_role("menuitem", name="Adopt receipts").click()
+        dialog = page.get_by_role("dialog")
+        dialog.get_by_label("Id of the lost ledger").fill(refusal[1])
+        dialog.get_by_role("button", name="Dry run").click()
+        asked = recover(shop, page, "its disk is gone", "adopted")
+    shop.write("stock", range(3, 5))
+    shop.run("stock")
+    assert asked == {
+        "pipeline": "stock", "action": "adopt", "ledger_id": refusal[1], "reason": "its disk is gone",
+    }  # fmt: skip
+    assert shop.trace("stock").ids == list(range(5))
+    assert [event["actor"] for event in shop.events("stock", "adopted")] == ["airflow:oscar"]

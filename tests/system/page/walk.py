@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,10 @@ from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 from starlette.routing import Mount
 
+from airflow_provider_ckpt.core.errors import StaleEpochError
+from airflow_provider_ckpt.core.task_lease_owner import of_task
 from airflow_provider_ckpt.dag_factories.recovery import recovery_dag
+from airflow_provider_ckpt.ledger.ledger import Ledger
 from tests.system.page.ledger_states import fill
 
 TEAM = "sales"
@@ -174,9 +178,23 @@ class Walker:
                         found.append(row)
         return found
 
+    def deletions(self) -> list[dict[str, Any]]:
+        """Ask for the dry runs of what only administrators may do, as every user."""
+        found = []
+        for pipeline in ("orders", *OTHERS):
+            for user in USERS:
+                for wish in ({"kind": "delete_pipeline"}, {"kind": "collect_garbage", "keep_days": 1}):
+                    answer = self.ask("POST", f"/api/pipelines/{pipeline}/actions/preview", user, body=wish)
+                    found.append({"pipeline": pipeline, "user": user, "status": answer.status_code, **wish})
+        return found
 
-def story(walker: Walker) -> dict[str, Any]:
-    """From the list to an action: what each step answers."""
+
+def story(walker: Walker, ledger: Ledger) -> dict[str, Any]:
+    """From the list to an action: what each step answers.
+
+    :param walker: asks the API
+    :param ledger: the ledger, for what other processes do meanwhile
+    """
     at = "/api/pipelines/orders"
     records = f"{at}/dead-letters/records"
     steps: dict[str, Any] = {}
@@ -228,7 +246,64 @@ def story(walker: Walker) -> dict[str, Any]:
     step("list of outsider", "GET", "/api/pipelines", user="outsider")
     step("list of admin", "GET", "/api/pipelines", user="admin")
     step("of the DAG", "GET", "/api/pipelines?dag_id=store", user="admin")
+    step("database", "GET", "/api/pipelines?database=shop&health=well")
+    step("database of outsider", "GET", "/api/pipelines?database=shop", user="outsider")
+    for at_page in ("first", "second"):
+        cursor = steps["first page"]["content"]["next"] if at_page == "second" else ""
+        step(f"{at_page} page", "GET", f"/api/pipelines?limit=2{cursor and '&cursor=' + cursor}")
+    _break_leases(step, ledger)
+    _delete(step, ledger)
+    step("adopt", "POST", f"{at}/actions/preview", {"kind": "adopt", "ledger_id": "5f0c0d52"})
+    step("adopt of nothing", "POST", f"{at}/actions/preview", {"kind": "adopt"})
     return steps
+
+
+def _break_leases(step: Callable[..., Any], ledger: Ledger) -> None:
+    """Break a lease, and try to break one that was acquired anew since, and one that nobody holds."""
+    at, wish = "/api/pipelines/prices/actions", {"kind": "break_lease"}
+    run = of_task("shop", "manual__9", "prices", "replicate")
+    step("free lease", "POST", f"{at}/preview", wish)
+    held = ledger.acquire("prices", run, timedelta(hours=1))
+    preview = step("lease", "POST", f"{at}/preview", wish)
+    order = {"id": preview["id"], "reason": "its machine is gone"}
+    step("lease without reason", "POST", at, {"id": preview["id"]})
+    ledger.renew(held)
+    step("broken", "POST", at, order)
+    try:
+        ledger.renew(held)
+    except StaleEpochError as error:
+        step("fenced", "GET", "/api/pipelines/prices")["refusal"] = str(error)
+    step("broken again", "POST", at, order)
+    held = ledger.acquire("prices", run, timedelta(hours=1))
+    preview = step("second lease", "POST", f"{at}/preview", wish)
+    held = ledger.acquire("prices", run, timedelta(hours=1))
+    step("third lease", "POST", at, {"id": preview["id"], "reason": "its machine is gone"})
+    ledger.renew(held)
+    step("lease events", "GET", "/api/pipelines/prices/events?kind=lease_broken&kind=approved")
+
+
+def _delete(step: Callable[..., Any], ledger: Ledger) -> None:
+    """Delete old history of one pipeline, and another one altogether."""
+    at, keep = "/api/pipelines/bare/actions", {"kind": "collect_garbage", "keep_days": 7}
+    preview = step("garbage", "POST", f"{at}/preview", keep, user="admin")
+    step("collected", "POST", at, {"id": preview["id"]}, user="admin")
+    step("collected again", "POST", at, {"id": preview["id"]}, user="admin")
+    step("no garbage", "POST", f"{at}/preview", keep, user="admin")
+    at, wish = "/api/pipelines/orphan/actions", {"kind": "delete_pipeline"}
+    step("deletion while it runs", "POST", "/api/pipelines/prices/actions/preview", wish, user="admin")
+    first = step("deletion", "POST", f"{at}/preview", wish, user="admin")
+    ledger.release(ledger.acquire("orphan", "cli:other:1:1", timedelta(hours=1)))
+    order = {"reason": "its DAG is gone", "name": "orphan"}
+    step("deletion after a run", "POST", at, {"id": first["id"], **order}, user="admin")
+    preview = step("second deletion", "POST", f"{at}/preview", wish, user="admin")
+    for name in (None, "", "orphans"):
+        step(f"deletion of {name}", "POST", at, {"id": preview["id"], **order, "name": name}, user="admin")
+    step("not deleted", "GET", "/api/pipelines/orphan", user="admin")
+    step("deleted", "POST", at, {"id": preview["id"], **order}, user="admin")
+    step("gone", "GET", "/api/pipelines/orphan", user="admin")["events"] = [
+        [event["kind"], event["actor"], event["detail"].get("reason")]
+        for event in ledger.event_page("orphan", limit=100)[0]
+    ]
 
 
 def main(manager: str, ledger_url: str, file: str) -> None:
@@ -249,7 +324,13 @@ def main(manager: str, ledger_url: str, file: str) -> None:
     assert isinstance(page, FastAPI)
     client = TestClient(app, base_url=BASE, raise_server_exceptions=False)
     walker = Walker(client, tokens())
-    answers = {"matrix": walker.matrix(page), "story": story(walker), "openapi": page.openapi()}
+    with Ledger.open(ledger_url) as ledger:
+        answers = {
+            "matrix": walker.matrix(page),
+            "deletions": walker.deletions(),
+            "story": story(walker, ledger),
+            "openapi": page.openapi(),
+        }
     Path(file).write_text(json.dumps(answers))
 
 

@@ -19,6 +19,7 @@ WELL = PipelineOverview(
     None,
     3,
     None,
+    None,
     1,
     0,
     0,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import random
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.chaos.warm_runs.growth import directories, figures, first_and_last, grown, rise, second_half, slope, threads
 from tests.chaos.warm_runs.pipelines import KINDS
-from tests.chaos.warm_runs.strikes import Plan, Strike, strike_daemon, strike_driver, strike_lane
+from tests.chaos.warm_runs.strikes import Plan, Strike, drivers, strike_daemon, strike_driver, strike_lane
 
 _SAMPLE = {
     "java_mib": 700,
@@ -102,6 +104,18 @@ def test_nothing_is_hit_where_no_driver_accepts_runs(tmp_path: Path) -> None:
     chance = random.Random(1)
 
     assert [strike(tmp_path, chance) for strike in (strike_lane, strike_daemon, strike_driver)] == [False] * 3
+
+
+def test_a_driver_counts_once_the_run_that_started_it_has_surely_found_it(tmp_path: Path) -> None:
+    driver = tmp_path / "key-1"
+    driver.mkdir()
+    (driver / "owner").write_text(f"cli:host:{os.getpid()}:1")
+    (driver / "socket").touch()
+    at_once = drivers(tmp_path)
+    two_seconds_ago = time.time() - 2
+    os.utime(driver / "socket", (two_seconds_ago, two_seconds_ago))
+
+    assert (at_once, drivers(tmp_path)) == ([], [os.getpid()])
 
 
 def test_there_are_ten_pipelines() -> None:

@@ -16,11 +16,12 @@ from airflow_provider_ckpt.__main__ import add_commands
 from airflow_provider_ckpt.cli.arguments import COMMON
 from airflow_provider_ckpt.cli.commands import get_ckpt_commands
 from airflow_provider_ckpt.core.ranges import START
+from tests.services.restored_logging import restored_logging
 
 DOCS = (Path(__file__).parents[3] / "docs/cli.rst").read_text("utf-8")
 CHANGING = {
     *("drain", "stop", "resume", "hold", "release", "skip", "rewind", "replay range", "recover", "adopt"),
-    *("accept-sink", "move"),
+    *("accept-sink", "move", "schema accept"),
     *("lease", "gc", "pipeline delete", "db downgrade", "dlq replay", "dlq discard"),
 }
 
@@ -55,11 +56,13 @@ def test_these_are_the_commands() -> None:
     groups = {
         "": "run validate plan status inspect audit recover rewind drain stop resume hold release skip lease gc adopt "
         "accept-sink move",
+        "database": "show run status",
         "replay": "range",
         "dlq": "list show export replay discard",
         "pipeline": "list show delete",
         "db": "migrate check downgrade",
         "db roles": "ledger sink source",
+        "schema": "history accept",
         "spark": "status start stop",
     }
     expected = {f"{group} {name}".strip() for group, names in groups.items() for name in names.split()}
@@ -125,3 +128,24 @@ def test_a_wrong_call_ends_with_2(line: str, capsys: pytest.CaptureFixture[str])
 
     assert ended.value.code == 2
     assert "error" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "rights", "creates"),
+    [("", "INSERT", False), ("--upsert", "INSERT, SELECT, UPDATE", False), ("--create", "INSERT", True),
+     ("--replace", "INSERT, SELECT, DELETE", True)],
+)  # fmt: skip
+def test_the_script_of_a_sinks_roles_grants_what_the_options_say(
+    options: str, rights: str, creates: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    add_commands()
+    line = f"ckpt db roles sink dwh --table t --pipeline p --writer w {options}"
+    args = get_parser().parse_args(line.split())
+
+    with restored_logging():
+        args.func(args)
+
+    script = capfd.readouterr().out
+    assert f'GRANT {rights} ON "dwh"."t" TO "w";' in script
+    assert ('GRANT CREATE ON SCHEMA "dwh" TO "w";' in script) is creates
+    assert ('REVOKE CREATE ON SCHEMA "dwh" FROM "w";' in script) is not creates

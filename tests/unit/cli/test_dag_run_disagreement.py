@@ -30,7 +30,7 @@ def test_a_task_that_airflow_shows_as_running_while_nobody_holds_the_lease_is_to
     said = contradiction("running", status(in_flight=1), ["replicate.submit"])
 
     assert said is not None
-    assert "Airflow shows replicate.submit as running, but nobody holds the lease" in said
+    assert "Airflow shows replicate.submit as running, but no run holds the lease" in said
 
 
 def test_an_owner_names_its_task_or_group() -> None:

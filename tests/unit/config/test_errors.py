@@ -220,7 +220,7 @@ def test_all_problems_are_listed_and_a_misspelt_key_comes_before_what_is_missing
         (
             "type: postgres, connection: lake, table: orders",
             "type: delta, path: /t, mode: upsert",
-            "3: sink.mode: a delta sink has no such key, only postgres and sql; leave it out",
+            "3: sink.mode: 'upsert' is not supported; supported: append, replace",
         ),
         (
             "type: postgres, connection: shop",

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -163,6 +164,7 @@ TOOLS = {
     "ledger/store/roles.py",
     "spark/dead_letters/originals.py",
     "spark/dead_letters/replay_reader.py",
+    "testing/declared_sql_sink.py",
 }
 """Modules that use functions of a connector for another purpose than a pipeline's source or sink."""
 
@@ -219,3 +221,14 @@ def test_nothing_but_a_connector_names_its_type() -> None:
 )
 def test_a_module_that_names_a_type_is_found(text: str) -> None:
     assert len(named_types(text)) == 1
+
+
+@pytest.mark.parametrize(
+    "module", sorted((PACKAGE / "connectors").glob("*/connector.py")), ids=lambda path: path.parent.name
+)
+def test_what_a_connector_imports_when_it_is_used_exists(module: Path) -> None:
+    here = f"airflow_provider_ckpt.connectors.{module.parent.name}"
+    named = re.findall(r'"\{_HERE\}((?:\.\w+)+):(\w+)"', module.read_text("utf-8"))
+
+    assert named
+    assert [(path, name) for path, name in named if not hasattr(import_module(here + path), name)] == []

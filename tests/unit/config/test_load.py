@@ -15,7 +15,7 @@ from airflow_provider_ckpt.connectors.delta.connector import DeltaSinkSection
 from airflow_provider_ckpt.connectors.files.connector import FilesSourceSection
 from airflow_provider_ckpt.connectors.postgres.connector import PostgresSinkSection, PostgresSourceSection
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorAction, ErrorType
-from airflow_provider_ckpt.core.exhausted_retries import OnExhausted
+from airflow_provider_ckpt.core.on_exhausted import OnExhausted
 from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy
 
 MINIMAL = """\

@@ -27,7 +27,7 @@ from airflow_provider_ckpt.core.errors import (
 )
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
-from airflow_provider_ckpt.core.wave import BatchTask, Outcome
+from airflow_provider_ckpt.core.wave_messages import BatchTask, Outcome
 from airflow_provider_ckpt.testing.lane_writer import LaneWriter
 
 TASK = BatchTask(BatchKey(1, "p", 0), Range(0, 10), 1)

@@ -13,11 +13,12 @@ from airflow_provider_ckpt.connectors.postgres.client import error_info as postg
 from airflow_provider_ckpt.connectors.storage.filesystem import io_error
 from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.decisions import FailRun, HaltRun, RejectBatch, RetryBatch
 from airflow_provider_ckpt.core.error_policy import default_action
 from airflow_provider_ckpt.core.errors import ErrorAction, ErrorInfo, ErrorType
+from airflow_provider_ckpt.core.failed_attempt import decide
+from airflow_provider_ckpt.core.failure_decisions import FailRun, HaltRun, RejectBatch, RetryBatch
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy, decide
+from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy
 from tests.unit.core.machines import NOW
 
 BATCH = Batch(BatchKey(1, "p", 0), Range(0, 10), attempts=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_provider_ckpt.connectors.file_lists import FileList, continuing_lists, split_into_lists
-from airflow_provider_ckpt.connectors.source_protocol import SourceFile
+from airflow_provider_ckpt.connectors.source_plan import SourceFile
 
 
 def some(first: int, *names: str, size: int = 10) -> tuple[SourceFile, ...]:

@@ -12,8 +12,8 @@ from airflow_provider_ckpt.core.action import NEED_NEW_EPOCH, NEED_RECEIPTS_READ
 from airflow_provider_ckpt.core.apply_action import apply
 from airflow_provider_ckpt.core.batch import Batch, BatchState, Instruction
 from airflow_provider_ckpt.core.batch_key import BatchKey, SideKind
-from airflow_provider_ckpt.core.batch_transitions import Partition
 from airflow_provider_ckpt.core.errors import LedgerStateError
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.phases import Phase, PipelineState
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Verdict
@@ -311,7 +311,7 @@ class TestTakenBack:
         if planned_to:
             side.plan(Range(0, planned_to))
 
-        action = Action(kind, positions={"p": 0}, taken_back=(side.id,))
+        action = Action(kind, positions={"p": 0}, cancelled_replays=(side.id,))
         assert Action.from_json(json.loads(json.dumps(action.to_json()))) == action
         assert "skipped" in kinds(machine, action)
 

@@ -13,18 +13,9 @@ from hypothesis import strategies as st
 from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.apply_action import apply
 from airflow_provider_ckpt.core.batch_key import BatchKey, side_generation
-from airflow_provider_ckpt.core.batch_transitions import Partition
-from airflow_provider_ckpt.core.dead_letter_replay import Replay
-from airflow_provider_ckpt.core.dead_letter_selection import (
-    REPLAYABLE,
-    Selection,
-    find_replayed,
-    replaying_within,
-    select,
-    select_numbers,
-    take_first,
-)
 from airflow_provider_ckpt.core.dead_letters import (
+    REPLAYABLE,
+    DeadLetterEvent,
     DeadLetters,
     DeadLetterState,
     IndexEntry,
@@ -33,8 +24,18 @@ from airflow_provider_ckpt.core.dead_letters import (
     update_entries,
 )
 from airflow_provider_ckpt.core.errors import LedgerStateError
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.phases import PipelineState
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.replay_content import Replay
+from airflow_provider_ckpt.core.replayable_dead_letters import (
+    Selection,
+    find_replayed,
+    replaying_within,
+    select,
+    select_numbers,
+    take_first,
+)
 from airflow_provider_ckpt.core.side_partitions import restore_replay
 from tests.unit.core.machines import NOW
 
@@ -52,6 +53,7 @@ def entry(found: DeadLetters, state: DeadLetterState = DeadLetterState.PARKED, *
     return IndexEntry(found, span, state, NOW + timedelta(minutes=minutes))
 
 
+SELECTED = DeadLetterEvent.SELECTED
 INDEX = [
     entry(dead_letters(1, 3, kind="Serialization"), minutes=1),
     entry(dead_letters(0, 10)),
@@ -109,7 +111,11 @@ def test_moving_some_cuts_the_line() -> None:
     whole = entry(dead_letters(0, 10))
 
     moved, changed = update_entries(
-        [whole], [dead_letters(0, 3, first=4)], REPLAYABLE, state=DeadLetterState.REPLAYING, replay="dlq:2:p"
+        [whole],
+        [dead_letters(0, 3, first=4)],
+        SELECTED,
+        state=DeadLetterState.REPLAYING,
+        replay="dlq:2:p",
     )
 
     assert moved == [dead_letters(0, 3, first=4)]
@@ -126,9 +132,9 @@ def test_what_is_in_another_state_or_of_another_attempt_does_not_move() -> None:
     replaying = entry(dead_letters(0, 10), DeadLetterState.REPLAYING)
     of_another_attempt = replace(dead_letters(1, 10), attempt=2)
 
-    assert update_entries([replaying], [dead_letters(0, 10)], REPLAYABLE, state=DeadLetterState.DISCARDED) == ([], [])
+    assert update_entries([replaying], [dead_letters(0, 10)], SELECTED, state=DeadLetterState.DISCARDED) == ([], [])
     assert update_entries(
-        [entry(dead_letters(1, 10))], [of_another_attempt], REPLAYABLE, state=DeadLetterState.DISCARDED
+        [entry(dead_letters(1, 10))], [of_another_attempt], SELECTED, state=DeadLetterState.DISCARDED
     ) == ([], [])
 
 
@@ -137,14 +143,14 @@ def test_moving_twice_moves_once_and_loses_nothing(wanted: list[tuple[int, int]]
     whole = [entry(dead_letters(0, 20)), entry(dead_letters(0, 20, first=20), DeadLetterState.DISCARDED)]
     runs = [dead_letters(0, records, first=first) for first, records in wanted]
 
-    moved, changed = update_entries(whole, runs, REPLAYABLE, state=DeadLetterState.REPLAYING)
+    moved, changed = update_entries(whole, runs, SELECTED, state=DeadLetterState.REPLAYING)
     taken = dict(changed)
     after = [part for found in whole for part in taken.get(found, [found])]
 
     numbers = {number for first, records in wanted for number in range(first, first + records) if number < 20}
     assert sorted(n for run in moved for n in range(run.first, run.end)) == sorted(numbers)
     assert sorted(n for part in after for n in range(part.dead_letters.first, part.dead_letters.end)) == list(range(40))
-    assert update_entries(after, runs, REPLAYABLE, state=DeadLetterState.REPLAYING)[0] == []
+    assert update_entries(after, runs, SELECTED, state=DeadLetterState.REPLAYING)[0] == []
 
 
 RUNS = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 7)), min_size=1, max_size=5)

@@ -10,7 +10,6 @@ import pytest
 
 from airflow_provider_ckpt.core.batch import Batch, BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.batch_transitions import Partition
 from airflow_provider_ckpt.core.invariants import (
     STALE_EPOCH,
     STATE_CHECKS,
@@ -19,6 +18,7 @@ from airflow_provider_ckpt.core.invariants import (
     state_violations,
     step_violations,
 )
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.range_receipts import RangeReceipt
 from airflow_provider_ckpt.core.ranges import Range

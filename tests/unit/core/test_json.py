@@ -14,7 +14,7 @@ from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
-from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave
+from airflow_provider_ckpt.core.wave_messages import BatchTask, Outcome, Wave
 
 longs = st.integers(-(2**63), 2**63 - 2)
 keys = st.builds(BatchKey, st.integers(1, 9), st.text(min_size=1, max_size=9), st.integers(0, 2**40))

@@ -12,7 +12,7 @@ from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.lane_assignment import distribute, without_blocked
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.wave import BatchTask, Wave
+from airflow_provider_ckpt.core.wave_messages import BatchTask, Wave
 
 
 def task(partition: str, seq: int) -> BatchTask:

@@ -12,11 +12,11 @@ from airflow_provider_ckpt.core.lease import (
     TAKEOVERS,
     LeaseGrantReason,
     LeaseState,
-    assume_alive,
     grant,
+    never_dead,
     renew,
 )
-from airflow_provider_ckpt.core.stale_epoch import check_epoch
+from airflow_provider_ckpt.core.refuse_stale_epoch import check_epoch
 from tests.unit.core.machines import NOW
 
 TTL = timedelta(seconds=60)
@@ -64,7 +64,7 @@ class TestGrant:
         assert grant(FREE, "dag/run-2", now=NOW, ttl=TTL, at_least=fence)[0].epoch == epoch
 
     def test_nobody_is_known_dead_unless_somebody_knows(self) -> None:
-        assert not assume_alive("dag/run-1")
+        assert not never_dead("dag/run-1")
 
     def test_only_taking_it_from_somebody_is_a_takeover(self) -> None:
         assert {LeaseGrantReason.EXPIRED, LeaseGrantReason.DEAD, LeaseGrantReason.FORCED} == TAKEOVERS

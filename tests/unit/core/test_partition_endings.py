@@ -10,8 +10,8 @@ import pytest
 
 from airflow_provider_ckpt.core.batch import BatchState, Instruction
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.batch_transitions import Partition
 from airflow_provider_ckpt.core.errors import LedgerStateError
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.reconcile import import_receipts
 from airflow_provider_ckpt.core.tickets import InFlightTicket, PlannedTicket

@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from airflow_provider_ckpt.core.batch import Batch, Instruction
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.batch_transitions import Partition
-from airflow_provider_ckpt.core.decisions import FailRun, HaltRun, HoldBatch, RejectBatch, RetryBatch, SkipBatch
 from airflow_provider_ckpt.core.error_policy import default_action
 from airflow_provider_ckpt.core.errors import ErrorAction, ErrorInfo, ErrorType
-from airflow_provider_ckpt.core.exhausted_retries import OnExhausted
+from airflow_provider_ckpt.core.failed_attempt import decide
+from airflow_provider_ckpt.core.failure_decisions import FailRun, HaltRun, HoldBatch, RejectBatch, RetryBatch, SkipBatch
+from airflow_provider_ckpt.core.on_exhausted import OnExhausted
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy, RetryPolicy, decide
+from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy, RetryPolicy
 from tests.unit.core.machines import BROKEN, NOW
 
 BATCH = Batch(BatchKey(1, "p", 0), Range(0, 10), attempts=1)

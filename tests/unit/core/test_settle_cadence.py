@@ -9,9 +9,9 @@ import pytest
 from airflow_provider_ckpt.config.delivery import CommitStrategy
 from airflow_provider_ckpt.core.batch import Batch, BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.batch_transitions import Partition
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.settle_cadence import SettleCadence, movable
+from airflow_provider_ckpt.core.settle_cadence import SettleCadence, count_passable
 
 CADENCE = SettleCadence(min_interval=1.0, min_batches=5, max_batches=1000)
 """The defaults."""
@@ -33,7 +33,7 @@ def test_it_is_due_at_once_at_most_and_after_a_while_at_least(count: int, second
 
 
 def test_what_the_checkpoint_could_not_move_by_does_not_make_it_due() -> None:
-    assert not CADENCE.due(movable=4, waiting=5000, seconds=3600.0)
+    assert not CADENCE.due(passable=4, waiting=5000, seconds=3600.0)
 
 
 @pytest.mark.parametrize(("waiting", "seconds", "due"), [(1, 2.0, True), (1, 1.9, False), (0, 3600.0, False)])
@@ -95,20 +95,20 @@ def keys(name: str, *numbers: int) -> set[BatchKey]:
 def test_the_checkpoint_moves_up_to_the_first_batch_without_a_receipt_in_each_partition() -> None:
     a, b = partition("a", 4), partition("b", 4)
 
-    assert movable([a, b], keys("a", 0, 1, 3) | keys("b", 1, 2)) == 2
-    assert movable([a, b], keys("a", 0, 1, 2, 3) | keys("b", 0)) == 5
-    assert movable([a, b], keys("a", 2) | keys("b", 3)) == 0
-    assert movable([], keys("a", 0)) == 0
+    assert count_passable([a, b], keys("a", 0, 1, 3) | keys("b", 1, 2)) == 2
+    assert count_passable([a, b], keys("a", 0, 1, 2, 3) | keys("b", 0)) == 5
+    assert count_passable([a, b], keys("a", 2) | keys("b", 3)) == 0
+    assert count_passable([], keys("a", 0)) == 0
 
 
 def test_batches_that_waited_for_an_earlier_one_are_counted_with_it() -> None:
     waiting = partition("a", 1500, settled=range(1, 1500))
 
-    assert movable([waiting], keys("a", 0)) == 1500
-    assert movable([waiting], set()) == 0
+    assert count_passable([waiting], keys("a", 0)) == 1500
+    assert count_passable([waiting], set()) == 0
 
 
 def test_what_lies_behind_a_cancelled_batch_is_not_counted() -> None:
     waiting = partition("a", 10, settled=range(1, 10), cancelled=[4])
 
-    assert movable([waiting], keys("a", 0)) == 4
+    assert count_passable([waiting], keys("a", 0)) == 4

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_ckpt.core.batch import Batch, BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letters import AttemptKey
+from airflow_provider_ckpt.core.dead_letters import AttemptKey, attempt_of
 from airflow_provider_ckpt.core.range_receipts import RangeReceipt
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
@@ -18,7 +18,6 @@ from airflow_provider_ckpt.core.sink_audit import (
     Difference,
     DifferenceKind,
     LedgerSnapshot,
-    attempt_of,
     compare_dead_letters,
     compare_receipts,
     compare_rows,

@@ -118,7 +118,7 @@ def test_it_runs_when_the_section_says(folder: Folder, more: str, schedule: obje
 
 
 def test_it_may_run_when_there_is_enough_to_do(folder: Folder) -> None:
-    folder.declare("orders", "dag: {work: {at_least: 500, longest_wait: 15m, look_every: 5}}")
+    folder.declare("orders", "dag: {work: {at_least: 500, longest_wait: 15m, check_every: 5}}")
 
     asset: Any = folder.dags()["orders"].schedule
     (watcher,) = asset.watchers
@@ -142,7 +142,7 @@ def test_it_may_run_when_there_is_enough_to_do(folder: Folder) -> None:
         ("dag: {pool_slots: 0}", "orders.yaml:5: dag.pool_slots: must be at least 1"),
         ("dag: {execution_timeout: 0s}", "orders.yaml:5: dag: execution_timeout must be longer than 0s"),
         ("dag: {pools: a}", "orders.yaml:5: dag.pools: unknown key; did you mean pool?"),
-        ("dag: {work: {look_every: 0s}}", "orders.yaml:5: dag.work: look_every must be at least 1s"),
+        ("dag: {work: {check_every: 0s}}", "orders.yaml:5: dag.work: check_every must be at least 1s"),
         ("dag: {work: {at_least: 0}}", "orders.yaml:5: dag.work.at_least: must be at least 1"),
         ("dag: {}\ntransform: {python: task, returns: id bigint}", "write that DAG file with @task.ckpt_batch"),
         ("dag: {start_date: someday}", "dag.start_date"),
@@ -386,9 +386,9 @@ def test_the_worker_parses_no_other_file_and_the_dag_processor_each_once(
     parsed: list[str] = []
     compose = document._compose
 
-    def spied(text: str) -> object:
+    def spied(text: str, content: str) -> object:
         parsed.append(text)
-        return compose(text)
+        return compose(text, content)
 
     monkeypatch.setattr(document, "_compose", spied)
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ckpt.engines.class_archive_training import _giving_way
-from airflow_provider_ckpt.engines.run_directory import RunDirectory, others_run
+from airflow_provider_ckpt.engines.class_archive_training import _yielding_to_other_runs
+from airflow_provider_ckpt.engines.run_directory import RunDirectory, other_run_in_progress
 
 _RUN = """
 import pathlib, sys, time
@@ -68,13 +68,13 @@ def state(process: subprocess.Popen[bytes]) -> str:
 def test_a_run_of_another_process_is_seen_while_it_lasts(runs: Path) -> None:
     own = RunDirectory()
     (runs / "ckpt-run-here-1-1-left").mkdir()
-    assert not others_run()
+    assert not other_run_in_progress()
 
     other = OtherRun(runs)
-    assert others_run()
+    assert other_run_in_progress()
 
     other.end()
-    assert not others_run()
+    assert not other_run_in_progress()
     own.remove()
 
 
@@ -84,7 +84,7 @@ def test_the_training_waits_for_the_end_of_runs_and_stands_still_during_later_on
     children: list[subprocess.Popen[bytes]] = []
 
     def train() -> None:
-        with _giving_way():
+        with _yielding_to_other_runs():
             children.append(subprocess.Popen(["sleep", "60"]))
             begun.set()
             ended.wait()

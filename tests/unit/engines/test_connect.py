@@ -13,7 +13,7 @@ from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.connectors.source_protocol import RecordShape
 from airflow_provider_ckpt.core.errors import EngineError
-from airflow_provider_ckpt.core.wave import Wave
+from airflow_provider_ckpt.core.wave_messages import Wave
 from airflow_provider_ckpt.engines import connect_session
 from airflow_provider_ckpt.engines.code_zip import CodeZip
 from airflow_provider_ckpt.engines.connect import ConnectEngine

@@ -14,7 +14,7 @@ from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.connectors.source_protocol import RecordShape
 from airflow_provider_ckpt.core.errors import ConfigError, EngineError
-from airflow_provider_ckpt.core.wave import Wave
+from airflow_provider_ckpt.core.wave_messages import Wave
 from airflow_provider_ckpt.engines.submit import SubmitEngine
 from airflow_provider_ckpt.spark.job import Job
 

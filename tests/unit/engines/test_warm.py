@@ -130,6 +130,7 @@ def test_a_key_depends_on_what_a_running_spark_cannot_change(monkeypatch: pytest
     monkeypatch.setenv("AIRFLOW_CTX_DAG_RUN_ID", "another")
     monkeypatch.setenv("SHLVL", "7")
     monkeypatch.setenv("_MP_FORK_LOGLEVEL_", "20")  # Celery sets it for the processes of a worker
+    monkeypatch.setenv("__AIRFLOW_SUPERVISOR_FD", "14")  # airflow dags test sets it for each task
     assert driver_key({}) == key
     assert driver_key({"spark.driver.memory": "2g"}) != key
 

@@ -1,4 +1,4 @@
-"""Every operator, sensor and the task group names its arguments, and Airflow still fills, maps and checks them."""
+"""Every operator, sensor and task group names its arguments, and Airflow still fills, maps and checks them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from airflow_provider_ckpt.operators.retry import CkptRetryOperator
 from airflow_provider_ckpt.operators.rewind import CkptRewindOperator
 from airflow_provider_ckpt.provider_info import get_provider_info
 from airflow_provider_ckpt.sensors.lag import CkptLagSensor
+from airflow_provider_ckpt.task_groups.database import CkptDatabaseTaskGroup
 from airflow_provider_ckpt.task_groups.replication import CkptReplicationTaskGroup
 
 INFO = get_provider_info()
 
 
 def classes() -> list[type]:
-    """All operators and sensors of the provider, and the task group."""
+    """All operators and sensors of the provider, and the task groups."""
     modules = [name for kind in ("operators", "sensors") for item in INFO[kind] for name in item["python-modules"]]
     found = [
         item
@@ -31,7 +32,7 @@ def classes() -> list[type]:
         for name, item in vars(import_module(module)).items()
         if isinstance(item, type) and item.__module__ == module and name.startswith("Ckpt")
     ]
-    return [*found, CkptBatchOperator, CkptReplicationTaskGroup]
+    return [*found, CkptBatchOperator, CkptReplicationTaskGroup, CkptDatabaseTaskGroup]
 
 
 @pytest.mark.parametrize("cls", classes(), ids=lambda cls: cls.__name__)
@@ -40,7 +41,7 @@ def test_every_argument_is_named_typed_and_documented(cls: type) -> None:
     text = inspect.getdoc(cls) or ""
 
     assert {"ckpt_conn_id", "kwargs"} < arguments.keys()
-    assert {"pipeline", "preview"} & arguments.keys()
+    assert {"pipeline", "preview", "database"} & arguments.keys()
     assert [name for name, argument in arguments.items() if argument.annotation is argument.empty] == []
     assert [name for name in arguments if f":param {name}:" not in text] == []
 

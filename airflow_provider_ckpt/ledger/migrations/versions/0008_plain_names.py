@@ -25,7 +25,7 @@ _COLUMNS = (
 
 
 def upgrade() -> None:
-    """Rename the tables and columns; the stored rows do not change."""
+    """Rename the tables in ``_TABLES`` and the columns in ``_COLUMNS``; the stored rows do not change."""
     for old, new in _TABLES:
         op.rename_table(old, new)
     for table, old, new in _COLUMNS:

@@ -51,7 +51,7 @@ def _create_index(name: str, table: str, columns: list[str], *, where: str) -> N
 
 
 def _fill() -> None:
-    """Take DAGs, tasks and the last planning from those events of the audit log that are still there."""
+    """Fill in each pipeline's DAGs, tasks and time of the last planning, from events left in the audit log."""
     connection = op.get_bind()
     event = sa.table("ckpt_event", *map(sa.column, ("pipeline", "kind", "actor")), sa.column("at", _TIME))
     pipeline = sa.table("ckpt_pipeline", sa.column("name"), sa.column("planned_at", _TIME))
@@ -74,7 +74,7 @@ def _fill() -> None:
 
 
 def downgrade() -> None:
-    """Drop the table, the column and the indexes."""
+    """Drop the table ``ckpt_pipeline_task``, the column ``planned_at`` and the indexes of this revision."""
     op.drop_index("ckpt_proposal_by_pipeline", "ckpt_proposal")
     op.drop_index("ckpt_stored_action_by_pipeline", "ckpt_stored_action")
     op.drop_index("ckpt_event_marks", "ckpt_event")

@@ -49,7 +49,12 @@ export function ActionBar({ detail, selection, onWish }: ActionBarProps) {
           <Menu.Positioner>
             <Menu.Content>
               {more.map((offer) => (
-                <Menu.Item disabled={offer.not !== undefined} key={offer.label} value={offer.wish.kind}>
+                <Menu.Item
+                  disabled={offer.not !== undefined}
+                  key={offer.label}
+                  title={offer.not ?? ACTIONS[offer.wish.kind].text}
+                  value={offer.wish.kind}
+                >
                   {offer.label}…
                 </Menu.Item>
               ))}
@@ -104,6 +109,7 @@ export function offers(
           not: detail.held === 0 ? "No batch is held." : undefined,
         };
   const deadLetters = detail.dead_letters;
+  const administrator = detail.may_delete ? undefined : "It takes the right to edit the connection of the ledger.";
   const phase: Offer[] =
     detail.phase === "running"
       ? [plain("drain")]
@@ -130,6 +136,11 @@ export function offers(
       plain("resend_to_sink"),
       plain("keep_sink"),
       plain("move"),
+      plain("adopt"),
+      plain("accept_schema"),
+      plain("break_lease", detail.lease.owner === null ? "Nobody holds the lease." : undefined),
+      { wish: { kind: "collect_garbage", keep_days: 30 }, label: ACTIONS.collect_garbage.label, not: administrator },
+      plain("delete_pipeline", administrator ?? (detail.lease.held ? "A run holds the lease." : undefined)),
     ],
   };
 }

@@ -1,4 +1,16 @@
-import { Box, Button, CloseButton, Dialog, Field, HStack, Portal, Stack, Text, Textarea } from "@chakra-ui/react";
+import {
+  Box,
+  Button,
+  CloseButton,
+  Dialog,
+  Field,
+  HStack,
+  Input,
+  Portal,
+  Stack,
+  Text,
+  Textarea,
+} from "@chakra-ui/react";
 import { useEffect, useRef, useState } from "react";
 
 import { useCarryOut, usePreview } from "../api/queries";
@@ -44,10 +56,11 @@ export function ActionDialog({ detail, wish: asked, onClose, onDone }: ActionDia
     preview.mutate(wish);
   };
   const found = preview.data;
+  const [name, setName] = useState("");
   const lacksReason = found?.needs_reason === true && reason.trim() === "";
   const doIt = () => {
     if (found?.id != null) {
-      carryOut.mutate({ id: found.id, reason: reason.trim() === "" ? null : reason.trim() }, { onSuccess: onDone });
+      carryOut.mutate(orderOf(found.id, reason, name), { onSuccess: onDone });
     }
   };
   return (
@@ -85,6 +98,9 @@ export function ActionDialog({ detail, wish: asked, onClose, onDone }: ActionDia
                 {found === undefined ? null : (
                   <Reason isRequired={found.needs_reason} onChange={setReason} reason={reason} />
                 )}
+                {found?.needs_name === true ? (
+                  <Confirmation name={detail.name} onChange={setName} typed={name} />
+                ) : null}
                 <HStack gap={3} wrap="wrap">
                   <Box flex="1" fontSize="sm">
                     {found === undefined ? null : <WhoDoesIt preview={found} />}
@@ -95,7 +111,7 @@ export function ActionDialog({ detail, wish: asked, onClose, onDone }: ActionDia
                   {found === undefined || found.by === "dag" ? null : (
                     <Button
                       colorPalette={entry.isGrave ? "red" : "brand"}
-                      disabled={found.id === null || lacksReason}
+                      disabled={found.id === null || lacksReason || lacksName(found, name, detail.name)}
                       loading={carryOut.isPending}
                       onClick={doIt}
                       size="sm"
@@ -135,6 +151,39 @@ function Reason({ reason, isRequired, onChange }: ReasonProps) {
         placeholder="Why? The audit log keeps it, with your name."
         rows={2}
         value={reason}
+      />
+    </Field.Root>
+  );
+}
+
+/** Whether the name has to be typed and is not yet the pipeline's. */
+function lacksName(preview: Preview, typed: string, name: string): boolean {
+  return preview.needs_name && typed.trim() !== name;
+}
+
+function orderOf(id: string, reason: string, name: string) {
+  return { id, reason: reason.trim() === "" ? null : reason.trim(), ...(name === "" ? {} : { name: name.trim() }) };
+}
+
+interface ConfirmationProps {
+  readonly name: string;
+  readonly typed: string;
+  readonly onChange: (typed: string) => void;
+}
+
+/** The pipeline's name, typed by the user who deletes it. */
+function Confirmation({ name, typed, onChange }: ConfirmationProps) {
+  return (
+    <Field.Root required>
+      <Field.Label>
+        Type the pipeline's name, {visible(name)}, to confirm <Field.RequiredIndicator />
+      </Field.Label>
+      <Input
+        autoComplete="off"
+        maxLength={200}
+        onChange={(event) => onChange(event.target.value)}
+        size="sm"
+        value={typed}
       />
     </Field.Root>
   );

@@ -5,6 +5,7 @@ import { UserText } from "../elements/UserText";
 import { difference } from "../line/difference";
 import { Legend } from "../line/Legend";
 import { LinePicture } from "../line/LinePicture";
+import { BrokenLease } from "./BrokenLease";
 
 /** What an action would change: in one sentence, as values, and as number lines before and after. */
 export function PreviewPicture({ preview }: { readonly preview: Preview }) {
@@ -12,6 +13,7 @@ export function PreviewPicture({ preview }: { readonly preview: Preview }) {
   return (
     <Stack data-testid="ckpt-preview" gap={3}>
       <UserText fontWeight="semibold">{preview.summary}</UserText>
+      {preview.broken === null ? null : <BrokenLease lease={preview.broken} />}
       {preview.remark === null ? null : (
         <UserText color="fg.muted" fontSize="sm">
           {preview.remark}

@@ -59,6 +59,40 @@ function Fields({ detail, wish, onChange }: Omit<WishFormProps, "onTry">) {
           value={wish.to_position}
         />
       );
+    case "ledger":
+      return (
+        <Labelled
+          help="As the error of the refused run names it, such as 5f0c0d52-…"
+          isRequired
+          label="Id of the lost ledger"
+        >
+          <Input
+            maxLength={200}
+            onChange={(event) => onChange({ ...wish, ledger_id: event.target.value.trim() })}
+            required
+            size="sm"
+            value={wish.ledger_id ?? ""}
+            width="24rem"
+          />
+        </Labelled>
+      );
+    case "keep":
+      return (
+        <Labelled help="What is younger stays, and what recovery needs." isRequired label="Keep history of, in days">
+          <Input
+            max={36_500}
+            min={1}
+            onChange={(event) =>
+              onChange({ ...wish, keep_days: event.target.value === "" ? null : Number(event.target.value) })
+            }
+            required
+            size="sm"
+            type="number"
+            value={wish.keep_days ?? ""}
+            width="9rem"
+          />
+        </Labelled>
+      );
     case "dead_letters":
       return <DeadLetterFields onChange={onChange} wish={wish} />;
     default:

@@ -7,7 +7,7 @@ export interface ActionEntry {
   /** What it does, in one sentence. */
   readonly text: string;
   /** What the user has to fill in before the dry run; undefined if nothing. */
-  readonly form?: "rewind" | "range" | "dead_letters" | "position";
+  readonly form?: "rewind" | "range" | "dead_letters" | "position" | "ledger" | "keep";
   /** Whether records are given up, sent again or interrupted. */
   readonly isGrave?: boolean;
 }
@@ -69,6 +69,33 @@ export const ACTIONS: Readonly<Record<ActionName, ActionEntry>> = {
   move: {
     label: "Move to another sink",
     text: "Lets the next run deliver to the sink that is declared now.",
+    isGrave: true,
+  },
+  adopt: {
+    label: "Adopt receipts",
+    text: "For a ledger that was lost: continues with the receipts that it has written to the sink.",
+    form: "ledger",
+    isGrave: true,
+  },
+  accept_schema: {
+    label: "Accept changed columns",
+    text: "Lets the next run follow a change of the source's columns that the policy freezes, once.",
+    isGrave: true,
+  },
+  break_lease: {
+    label: "Break lease",
+    text: "Takes the lease from its holder, whose commands the ledger refuses from then on.",
+    isGrave: true,
+  },
+  collect_garbage: {
+    label: "Collect garbage",
+    text: "Deletes old history from the ledger that recovery does not need.",
+    form: "keep",
+    isGrave: true,
+  },
+  delete_pipeline: {
+    label: "Delete pipeline",
+    text: "Deletes the pipeline's checkpoints, batches and receipts from the ledger. The sink is not changed.",
     isGrave: true,
   },
 };

@@ -2,7 +2,7 @@
 
 import { keepPreviousData, useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 
-import { useLive } from "../app/live";
+import { CARRY_OUT, useLive } from "../app/live";
 import { ApiError, client, contentOf } from "./client";
 import type { ActionWish, DeadLetterFilter, Health } from "./types";
 
@@ -19,6 +19,7 @@ export interface ListFilter {
   readonly search: string;
   readonly needsMe: boolean;
   readonly health: readonly Health[];
+  readonly database: string | undefined;
   readonly dagId: string | undefined;
   readonly taskId: string | undefined;
 }
@@ -36,6 +37,7 @@ export function usePipelines(filter: ListFilter) {
               ...(filter.search === "" ? {} : { search: filter.search }),
               ...(filter.needsMe ? { needs_me: true } : {}),
               ...(filter.health.length > 0 ? { health: [...filter.health] } : {}),
+              ...(filter.database === undefined ? {} : { database: filter.database }),
               ...(filter.dagId === undefined ? {} : { dag_id: filter.dagId }),
               ...(filter.taskId === undefined ? {} : { task_id: filter.taskId }),
               ...cursor(pageParam),
@@ -270,13 +272,16 @@ export function usePreview(pipeline: string) {
   });
 }
 
-/** Carries an action out; afterwards everything that is shown of the pipeline is read again. */
+/** Carries an action out; afterwards everything that is shown of the pipeline is read again, if it is still there. */
 export function useCarryOut(pipeline: string) {
   const queries = useQueryClient();
   return useMutation({
-    mutationFn: (order: { readonly id: string; readonly reason: string | null }) =>
+    mutationKey: CARRY_OUT,
+    mutationFn: (order: { readonly id: string; readonly reason: string | null; readonly name?: string }) =>
       contentOf(client.POST("/api/pipelines/{pipeline}/actions", { params: { path: { pipeline } }, body: order })),
-    onSuccess: async () => {
+    onMutate: () => queries.cancelQueries({ queryKey: ["pipeline", pipeline] }),
+    onSuccess: async (outcome) => {
+      if (outcome.kind === "delete_pipeline") return;
       await Promise.all([
         queries.invalidateQueries({ queryKey: ["pipelines"] }),
         queries.invalidateQueries({

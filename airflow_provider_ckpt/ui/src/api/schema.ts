@@ -97,7 +97,8 @@ export interface paths {
          * Carry Out Action
          * @description Carry out exactly the action that a dry run of the same user has shown, or store it for a run; its id is used up.
          *
-         *     The answer is 409 if the id was used, has expired or is another user's, or the pipeline no longer allows the action.
+         *     The answer is 409 if the id was used, has expired or is another user's, or the pipeline no longer allows the action;
+         *     422 if a reason or the name of the pipeline to delete is missing, after which the id is still valid.
          */
         post: operations["carry_out_action"];
         delete?: never;
@@ -414,10 +415,13 @@ export interface components {
          *
          *     :param id: one-time id of the dry run
          *     :param reason: why; the audit log stores it
+         *     :param name: for delete_pipeline: the pipeline's name, which the user has typed
          */
         ActionOrder: {
             /** Id */
             id: string;
+            /** Name */
+            name?: string | null;
             /** Reason */
             reason?: string | null;
         };
@@ -471,6 +475,8 @@ export interface components {
          *     :param with_replayed: for replay: also read records again whose dead letters a replay has delivered
          *     :param dead_letters: for replay_dead_letters and discard_dead_letters: which dead letters; ``states`` is ignored
          *     :param stop_at: for the same: maximum number of dead letters, oldest first
+         *     :param ledger_id: for adopt: id of the ledger whose receipts the sink holds
+         *     :param keep_days: for collect_garbage: age in days from which history may be deleted
          */
         ActionWish: {
             /** Batches */
@@ -478,11 +484,15 @@ export interface components {
             dead_letters?: components["schemas"]["DeadLetterFilter"] | null;
             /** End */
             end?: string | null;
+            /** Keep Days */
+            keep_days?: number | null;
             /**
              * Kind
              * @enum {string}
              */
-            kind: "hold" | "release" | "skip" | "drain" | "stop" | "resume" | "rewind" | "replay" | "replay_dead_letters" | "discard_dead_letters" | "recover" | "force_stop" | "resend_to_sink" | "keep_sink" | "move";
+            kind: "hold" | "release" | "skip" | "drain" | "stop" | "resume" | "rewind" | "replay" | "replay_dead_letters" | "discard_dead_letters" | "recover" | "force_stop" | "resend_to_sink" | "keep_sink" | "move" | "adopt" | "accept_schema" | "break_lease" | "collect_garbage" | "delete_pipeline";
+            /** Ledger Id */
+            ledger_id?: string | null;
             /** Partition */
             partition?: string | null;
             /** Start */
@@ -753,6 +763,47 @@ export interface components {
              * @default 0
              */
             read: number;
+        };
+        /**
+         * DatabaseRow
+         * @description A database in the list: sums of those of its tables that match the filters and that the user may see.
+         *
+         *     :param name: name of the declaration of many tables
+         *     :param health: the most urgent health of its tables
+         *     :param by_health: number of tables by health
+         *     :param tables: number of tables
+         *     :param done: number of tables of which everything that was known at the last planning is delivered
+         *     :param behind: number of the other tables
+         *     :param held: number of tables with a held batch
+         *     :param failed: number of tables with a batch that has failed and that no run is trying again
+         *     :param running: number of tables that a run is working on
+         *     :param dead_letters: number of dead letters that are parked or replaying
+         *     :param planned_at: the earliest of the last plannings of its tables; None if one was never planned
+         */
+        DatabaseRow: {
+            /** Behind */
+            behind: number;
+            /** By Health */
+            by_health: {
+                [key: string]: number;
+            };
+            /** Dead Letters */
+            dead_letters: number;
+            /** Done */
+            done: number;
+            /** Failed */
+            failed: number;
+            health: components["schemas"]["Health"];
+            /** Held */
+            held: number;
+            /** Name */
+            name: string;
+            /** Planned At */
+            planned_at: string | null;
+            /** Running */
+            running: number;
+            /** Tables */
+            tables: number;
         };
         /**
          * DeadLetterEntry
@@ -1167,6 +1218,7 @@ export interface components {
          *     :param run: task of a DAG run that the owner is; None for a process of the command line
          *     :param epoch: newest epoch
          *     :param expires_at: when the lease ends unless it is renewed; None if it was never acquired
+         *     :param renewed_at: when the owner acquired or last renewed it; None if nobody owns it
          *     :param seconds_left: seconds until then by the database's clock; 0 if the lease is not held
          */
         Lease: {
@@ -1178,6 +1230,8 @@ export interface components {
             held: boolean;
             /** Owner */
             owner: string | null;
+            /** Renewed At */
+            renewed_at: string | null;
             run: components["schemas"]["RunLink"] | null;
             /** Seconds Left */
             seconds_left: number;
@@ -1409,6 +1463,8 @@ export interface components {
             cause: components["schemas"]["Cause"];
             /** Dags */
             dags: string[];
+            /** Database */
+            database: string | null;
             /** Dead Letters */
             dead_letters: number;
             /** Generation */
@@ -1427,6 +1483,8 @@ export interface components {
             lease: components["schemas"]["Lease"];
             /** May Act */
             may_act: boolean;
+            /** May Delete */
+            may_delete: boolean;
             /** Name */
             name: string;
             /** Needs Me */
@@ -1460,6 +1518,9 @@ export interface components {
          *     :param next: cursor of the next page; None on the last one
          *     :param total: number of pipelines that match the filters
          *     :param by_health: number of them by health, for all pages
+         *     :param databases: on the first page, the databases of the pipelines that match the filters except that of health,
+         *         those that need a person first
+         *     :param databases_left_out: number of databases beyond the first hundred
          *     :param as_of: time of the snapshot by the database's clock
          */
         PipelineList: {
@@ -1472,6 +1533,10 @@ export interface components {
             by_health: {
                 [key: string]: number;
             };
+            /** Databases */
+            databases: components["schemas"]["DatabaseRow"][];
+            /** Databases Left Out */
+            databases_left_out: number;
             /** Items */
             items: components["schemas"]["PipelineRow"][];
             /** Next */
@@ -1484,6 +1549,7 @@ export interface components {
          * @description A pipeline in the list.
          *
          *     :param name: name of the pipeline
+         *     :param database: name of the declaration of many tables to which it belongs; None if it belongs to none
          *     :param health: its health, by which the list is sorted
          *     :param needs_me: whether a person should look at it: blocked, lag growing or dead letters
          *     :param cause: why it has this health
@@ -1503,11 +1569,14 @@ export interface components {
          *     :param lease: the lease
          *     :param dags: ids of the DAGs that have run the pipeline and that the user may see
          *     :param may_act: whether the user may act on the pipeline and see the bytes of its dead letters
+         *     :param may_delete: whether they may also delete the pipeline or its old history
          */
         PipelineRow: {
             cause: components["schemas"]["Cause"];
             /** Dags */
             dags: string[];
+            /** Database */
+            database: string | null;
             /** Dead Letters */
             dead_letters: number;
             health: components["schemas"]["Health"];
@@ -1524,6 +1593,8 @@ export interface components {
             lease: components["schemas"]["Lease"];
             /** May Act */
             may_act: boolean;
+            /** May Delete */
+            may_delete: boolean;
             /** Name */
             name: string;
             /** Needs Me */
@@ -1556,6 +1627,8 @@ export interface components {
          *     :param needs_reason: whether a reason is required
          *     :param expires_at: time until which the id can be used; None without an id
          *     :param waits_for: lease of the run that applies the action first; None if no run holds it
+         *     :param broken: for break_lease: the lease that is broken; None for other actions
+         *     :param needs_name: whether the order must repeat the pipeline's name
          *     :param changes: values that change
          *     :param before: number lines of the partitions concerned, at most 20
          *     :param after: the same after the action
@@ -1568,6 +1641,7 @@ export interface components {
             after: components["schemas"]["PartitionLine"][];
             /** Before */
             before: components["schemas"]["PartitionLine"][];
+            broken: components["schemas"]["Lease"] | null;
             /**
              * By
              * @enum {string}
@@ -1583,7 +1657,9 @@ export interface components {
              * Kind
              * @enum {string}
              */
-            kind: "hold" | "release" | "skip" | "drain" | "stop" | "resume" | "rewind" | "replay" | "replay_dead_letters" | "discard_dead_letters" | "recover" | "force_stop" | "resend_to_sink" | "keep_sink" | "move";
+            kind: "hold" | "release" | "skip" | "drain" | "stop" | "resume" | "rewind" | "replay" | "replay_dead_letters" | "discard_dead_letters" | "recover" | "force_stop" | "resend_to_sink" | "keep_sink" | "move" | "adopt" | "accept_schema" | "break_lease" | "collect_garbage" | "delete_pipeline";
+            /** Needs Name */
+            needs_name: boolean;
             /** Needs Reason */
             needs_reason: boolean;
             /** Records */
@@ -2045,6 +2121,7 @@ export interface operations {
                 search?: string | null;
                 health?: components["schemas"]["Health"][];
                 needs_me?: boolean | null;
+                database?: string | null;
                 dag_id?: string | null;
                 task_id?: string | null;
                 /** @description Maximum number of items. */

@@ -14,6 +14,7 @@ export type BatchDetail = Schemas["BatchDetail"];
 export type BatchRow = Schemas["BatchRow"];
 export type Blocked = Schemas["Blocked"];
 export type Bytes = Schemas["Bytes"];
+export type DatabaseRow = Schemas["DatabaseRow"];
 export type EventRow = Schemas["EventRow"];
 export type Failure = Schemas["Failure"];
 export type Fate = Schemas["Fate"];

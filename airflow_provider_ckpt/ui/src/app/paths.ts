@@ -2,7 +2,7 @@
 
 import { useLocation } from "react-router-dom";
 
-import type { RunLink } from "../api/types";
+import type { Health, RunLink } from "../api/types";
 
 export const VIEWS = ["line", "timeline", "batches", "dead-letters", "events", "declaration"] as const;
 export type ViewName = (typeof VIEWS)[number];
@@ -24,6 +24,11 @@ export function pipelinePath(
 ): string {
   const query = search === undefined ? "" : `?${new URLSearchParams(search)}`;
   return `${root}/pipelines/${encodeURIComponent(pipeline)}/${view}${query}`;
+}
+
+/** The list of a database's tables, of all or of those with one health. */
+export function databasePath(root: string, database: string, health?: Health): string {
+  return `${root}/databases/${encodeURIComponent(database)}${health === undefined ? "" : `?health=${health}`}`;
 }
 
 export function dagPath(dagId: string): string {

@@ -1,5 +1,8 @@
 import { useCallback, useState } from "react";
 
+/** Under it, the name of the pipeline that the user has just deleted, which the list mentions. */
+export const DELETED = "deleted pipeline";
+
 const remembered = new Map<string, unknown>();
 
 /** State that outlives its component: Airflow mounts the whole app anew whenever its address changes. */

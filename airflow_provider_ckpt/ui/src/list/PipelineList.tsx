@@ -1,14 +1,18 @@
-import { Box, Button, Flex, Heading, HStack, Input, InputGroup, Text } from "@chakra-ui/react";
+import { Box, Button, CloseButton, Flex, Heading, HStack, Input, InputGroup, Text } from "@chakra-ui/react";
 import { useEffect, useState } from "react";
 
 import { type ListFilter, usePipelines } from "../api/queries";
 import type { Health } from "../api/types";
 import { LiveSwitch } from "../app/LiveSwitch";
+import { DELETED, useRemembered } from "../app/useRemembered";
 import { Choice } from "../elements/Choice";
 import { HEALTH, HEALTHS } from "../elements/HealthMark";
 import { Icon } from "../elements/Icon";
 import { Empty, Failure, Loading } from "../elements/States";
+import { Trail } from "../elements/Trail";
 import { count, many } from "../format/numbers";
+import { visible } from "../format/text";
+import { DatabaseTable } from "./DatabaseTable";
 import { PipelineTable } from "./PipelineTable";
 import { type ListState, useListState } from "./useListState";
 
@@ -17,7 +21,10 @@ interface PipelineListProps {
   readonly taskId: string | undefined;
 }
 
-/** All pipelines, those that need a person first; in a tab of a DAG, those that it runs. */
+/**
+ * All pipelines, those that need a person first; in a tab of a DAG, those that it runs; at the address of a database,
+ * its tables. Above them are the sums of each database.
+ */
 export function PipelineList({ dagId, taskId }: PipelineListProps) {
   const state = useListState(dagId, taskId);
   const { data, error, isPending, hasNextPage, fetchNextPage, isFetchingNextPage, refetch } = usePipelines(
@@ -28,19 +35,27 @@ export function PipelineList({ dagId, taskId }: PipelineListProps) {
   return (
     <Box data-testid="ckpt-list">
       <Flex align="center" gap={3} justify="space-between" mb={3} wrap="wrap">
-        <Heading as="h1" size="xl">
-          Replication
-        </Heading>
+        {state.filter.database === undefined ? (
+          <Heading as="h1" size="xl">
+            Replication
+          </Heading>
+        ) : (
+          <Trail name={state.filter.database} />
+        )}
         <HStack gap={4}>
           <Search onSearch={state.setSearch} text={state.filter.search} />
           <LiveSwitch />
         </HStack>
       </Flex>
+      <Deleted />
       <Filters byHealth={first?.by_health} state={state} total={first?.total} />
       {error === null ? null : (
         <Box mb={3}>
           <Failure error={error} onRetry={() => void refetch()} what="The pipelines could not be read" />
         </Box>
+      )}
+      {first === undefined || first.databases.length === 0 ? null : (
+        <DatabaseTable leftOut={first.databases_left_out} rows={first.databases} />
       )}
       {isPending ? <Loading rows={6} what="pipelines" /> : null}
       {first === undefined ? null : rows.length === 0 ? (
@@ -54,6 +69,35 @@ export function PipelineList({ dagId, taskId }: PipelineListProps) {
         </Button>
       ) : null}
     </Box>
+  );
+}
+
+/** The pipeline that the user has just deleted, until the message is closed. */
+function Deleted() {
+  const [name, setName] = useRemembered<string>(DELETED);
+  if (name === undefined) {
+    return null;
+  }
+  return (
+    <Flex
+      align="center"
+      bg="green.subtle"
+      borderColor="green.emphasized"
+      borderRadius="md"
+      borderWidth="1px"
+      data-testid="ckpt-deleted"
+      gap={3}
+      mb={3}
+      px={3}
+      py={1}
+      role="status"
+    >
+      <Icon color="green.fg" name="check" />
+      <Text flex="1" fontSize="sm">
+        Pipeline {visible(name)} is deleted from the ledger; its audit log remains.
+      </Text>
+      <CloseButton aria-label="Close the message" onClick={() => setName(undefined)} size="xs" />
+    </Flex>
   );
 }
 
@@ -120,6 +164,14 @@ function NoPipelines({ filter }: { readonly filter: ListFilter }) {
   }
   if (filter.needsMe) {
     return <Empty title="Nothing needs you">All pipelines deliver, and no dead letter waits for a decision.</Empty>;
+  }
+  if (filter.database !== undefined) {
+    return (
+      <Empty title="No table of this database has run yet">
+        A table appears here once it has run. You see those whose DAGs you may see; ask an administrator of Airflow if
+        one is missing.
+      </Empty>
+    );
   }
   if (filter.dagId !== undefined) {
     return (

@@ -47,7 +47,7 @@ export function PipelineTable({ rows }: { readonly rows: readonly PipelineRow[] 
  * Styles of all cells at once. The rows are plain elements, since a table of elements that Chakra styles one by one
  * takes several times as long to draw.
  */
-const CELLS = {
+export const CELLS = {
   "& td": { borderBottomWidth: "1px", px: "2", py: "2", verticalAlign: "top" },
   "& tbody tr": { bg: "bg" },
   "& .ckpt-number": { fontVariantNumeric: "tabular-nums", textAlign: "end", whiteSpace: "nowrap" },

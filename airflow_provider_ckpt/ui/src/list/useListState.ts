@@ -1,5 +1,5 @@
 import { useMemo } from "react";
-import { useSearchParams } from "react-router-dom";
+import { useParams, useSearchParams } from "react-router-dom";
 
 import type { ListFilter } from "../api/queries";
 import type { Health } from "../api/types";
@@ -14,13 +14,21 @@ export interface ListState {
 
 /** What the list is restricted to. It is in the address, so that a link shows the same. */
 export function useListState(dagId: string | undefined, taskId: string | undefined): ListState {
+  const { database } = useParams();
   const [params, setParams] = useSearchParams();
   const search = params.get("search") ?? "";
   const needsMe = params.get("needs") === "me";
   const chosen = params.getAll("health").join(" ");
   const filter = useMemo<ListFilter>(
-    () => ({ search, needsMe, health: HEALTHS.filter((health) => chosen.split(" ").includes(health)), dagId, taskId }),
-    [search, needsMe, chosen, dagId, taskId],
+    () => ({
+      search,
+      needsMe,
+      health: HEALTHS.filter((health) => chosen.split(" ").includes(health)),
+      database,
+      dagId,
+      taskId,
+    }),
+    [search, needsMe, chosen, database, dagId, taskId],
   );
   const change = (edit: (params: URLSearchParams) => void) =>
     setParams(

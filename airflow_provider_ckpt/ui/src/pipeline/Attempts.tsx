@@ -78,7 +78,7 @@ interface AttemptBarProps {
 function AttemptBar({ attempt, seconds, width }: AttemptBarProps) {
   const palette = attempt.outcome === null ? "cyan" : (PALETTES[attempt.outcome] ?? "gray");
   return (
-    <Box as="li" fontSize="sm" maxW="100%" width={`${width}rem`}>
+    <Box as="li" fontSize="sm" maxW="100%">
       <Text color="fg.muted" fontSize="xs" whiteSpace="nowrap">
         <Moment at={attempt.began_at} /> · attempt {attempt.number}, epoch {attempt.epoch}
       </Text>
@@ -89,8 +89,10 @@ function AttemptBar({ attempt, seconds, width }: AttemptBarProps) {
         borderWidth="1px"
         color={`${palette}.fg`}
         fontWeight="semibold"
+        maxW="100%"
         px={2}
         py={0.5}
+        width={`${width}rem`}
       >
         {attempt.outcome ?? "in flight"} · {duration(seconds)}
       </Box>

@@ -1,6 +1,6 @@
-import { Box, Flex, Heading, HStack, Stack, Text } from "@chakra-ui/react";
+import { Box, Flex, HStack, Stack, Text } from "@chakra-ui/react";
 import { useCallback, useState } from "react";
-import { Navigate, useParams } from "react-router-dom";
+import { Navigate, useNavigate, useParams } from "react-router-dom";
 import { ActionBar } from "../actions/ActionBar";
 import { ActionDialog } from "../actions/ActionDialog";
 import { Outcome } from "../actions/Outcome";
@@ -10,14 +10,13 @@ import { usePipeline } from "../api/queries";
 import type { ActionOutcome, ActionWish, PipelineDetail } from "../api/types";
 import { LiveSwitch } from "../app/LiveSwitch";
 import { useRoot, VIEWS, type ViewName } from "../app/paths";
-import { useRemembered } from "../app/useRemembered";
+import { DELETED, useRemembered } from "../app/useRemembered";
 import { DeadLetters } from "../deadLetters/DeadLetters";
 import { HealthMark } from "../elements/HealthMark";
 import { Failure, Loading } from "../elements/States";
-import { TextLink } from "../elements/TextLink";
 import { Since } from "../elements/Time";
+import { Trail } from "../elements/Trail";
 import { UserText } from "../elements/UserText";
-import { visible } from "../format/text";
 import { TimelineView } from "../timeline/TimelineView";
 import { AccountedBadge } from "./AccountedBadge";
 import { BatchesView } from "./BatchesView";
@@ -58,27 +57,21 @@ export function PipelinePage() {
   );
 }
 
-function Trail({ name }: { readonly name: string }) {
-  const root = useRoot();
-  return (
-    <HStack as="nav" aria-label="Where you are" fontSize="xl" gap={2}>
-      <TextLink to={root}>Replication</TextLink>
-      <Text aria-hidden="true" color="fg.muted">
-        ›
-      </Text>
-      <Heading as="h1" overflowWrap="anywhere" size="xl">
-        {visible(name)}
-      </Heading>
-    </HStack>
-  );
-}
-
 function Pipeline({ detail, view }: { readonly detail: PipelineDetail; readonly view: ViewName }) {
   const [wish, setWish] = useState<ActionWish>();
   const [outcome, setOutcome] = useRemembered<ActionOutcome>(`outcome ${detail.name}`);
   const [run, setRun] = useRemembered<TriggeredRun>(`run ${detail.name}`);
   const selection = useSelection(detail.name);
+  const navigate = useNavigate();
+  const root = useRoot();
+  const [, setDeleted] = useRemembered<string>(DELETED);
   const finish = (found: ActionOutcome) => {
+    if (found.kind === "delete_pipeline") {
+      setDeleted(detail.name);
+      setOutcome(undefined);
+      navigate(root);
+      return;
+    }
     setOutcome(found);
     setRun(undefined);
     setWish(undefined);
@@ -88,7 +81,7 @@ function Pipeline({ detail, view }: { readonly detail: PipelineDetail; readonly 
     <Box>
       <Flex align="center" gap={4} justify="space-between" mb={2} wrap="wrap">
         <HStack gap={4} wrap="wrap">
-          <Trail name={detail.name} />
+          <Trail database={detail.database} name={detail.name} />
           <HealthMark health={detail.health} size="md" />
         </HStack>
         <LiveSwitch />

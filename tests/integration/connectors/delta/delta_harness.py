@@ -13,7 +13,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.schema import PrimitiveType
 
 from airflow_provider_ckpt.connectors.delta import table as delta_table
-from airflow_provider_ckpt.connectors.delta.version import DeltaVersion
+from airflow_provider_ckpt.connectors.delta.table_version import DeltaVersion
 from airflow_provider_ckpt.connectors.delta.writer import DeltaWriter
 from airflow_provider_ckpt.connectors.storage.local import LocalLocation
 from airflow_provider_ckpt.connectors.two_phase.receipts import ReceiptChain
@@ -130,7 +130,7 @@ class DeltaHarness(TableHarness):
         table.cleanup_metadata()
         assert len(list((self.place / "_delta_log").glob("*.json"))) <= 2
 
-    def fake_commit(self, *arguments: Any) -> Any:
+    def fake_commit(self, *arguments: Any, **named: Any) -> Any:
         return None
 
     def contender(self, rate: int) -> Sequence[object]:

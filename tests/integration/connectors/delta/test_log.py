@@ -12,7 +12,7 @@ from deltalake.transaction import AddAction
 
 from airflow_provider_ckpt.connectors.delta import table as delta_table
 from airflow_provider_ckpt.connectors.delta.layout import DeltaLayout
-from airflow_provider_ckpt.connectors.delta.version import DeltaVersion
+from airflow_provider_ckpt.connectors.delta.table_version import DeltaVersion
 from airflow_provider_ckpt.connectors.storage.local import LocalLocation
 from airflow_provider_ckpt.core.errors import FencedError
 from tests.integration.connectors.batches import LEDGER, content, expected, task

@@ -14,10 +14,11 @@ import pyarrow.parquet as pq
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.files.reader import FilesReader
 from airflow_provider_ckpt.connectors.files.source import FilesSource
-from airflow_provider_ckpt.connectors.source_protocol import POSITION, Plan, PlanRequest, RangeToPlan, SourceFile
+from airflow_provider_ckpt.connectors.source_plan import Plan, PlanRequest, RangeToPlan, SourceFile
+from airflow_provider_ckpt.connectors.source_protocol import POSITION
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.wave import BatchTask
+from airflow_provider_ckpt.core.wave_messages import BatchTask
 
 
 def pipeline(

@@ -1,4 +1,4 @@
-"""A prefix of an object store as target of the files sink, and the view of its readers."""
+"""A prefix of an object store as target of the files sink or a Delta table, and the view of its readers."""
 
 from __future__ import annotations
 

@@ -13,17 +13,10 @@ from airflow_provider_ckpt.connectors.files.parquet_reader import ParquetReader
 from airflow_provider_ckpt.connectors.files.parquet_source import ParquetSource
 from airflow_provider_ckpt.connectors.files.reader import FilesReader
 from airflow_provider_ckpt.connectors.files.source import FilesSource
-from airflow_provider_ckpt.connectors.source_protocol import (
-    POSITION,
-    Plan,
-    PlanRequest,
-    RangeToPlan,
-    Reader,
-    RecordShape,
-    SourceFile,
-)
+from airflow_provider_ckpt.connectors.source_plan import Plan, PlanRequest, RangeToPlan, SourceFile
+from airflow_provider_ckpt.connectors.source_protocol import POSITION, Reader, RecordShape
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.wave import BatchTask
+from airflow_provider_ckpt.core.wave_messages import BatchTask
 from tests.integration.connectors.files.files_support import parquet_pipeline, pipeline
 from tests.services.object_store import ObjectStoreServer
 

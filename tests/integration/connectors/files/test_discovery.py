@@ -9,12 +9,12 @@ import pytest
 
 from airflow_provider_ckpt.connectors.files.reader import FilesReader
 from airflow_provider_ckpt.connectors.files.source import FilesSource
-from airflow_provider_ckpt.connectors.source_protocol import PlanRequest, RangeToPlan
+from airflow_provider_ckpt.connectors.source_plan import PlanRequest, RangeToPlan
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ConfigError, SourceError
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.wave import BatchTask
+from airflow_provider_ckpt.core.wave_messages import BatchTask
 from tests.integration.connectors.files.files_support import Ledger, lines, pipeline, put
 
 

@@ -9,14 +9,14 @@ from typing import cast
 import pytest
 
 from airflow_provider_ckpt.connectors import registry
-from airflow_provider_ckpt.connectors.files.in_store.layout import ObjectLayout
-from airflow_provider_ckpt.connectors.files.in_store.writer import ObjectFilesWriter
+from airflow_provider_ckpt.connectors.files.object_store.layout import ObjectLayout
+from airflow_provider_ckpt.connectors.files.object_store.writer import ObjectFilesWriter
 from airflow_provider_ckpt.connectors.sink_protocol import Committer, SinkContext
 from airflow_provider_ckpt.connectors.storage.object_store import ObjectLocation
 from airflow_provider_ckpt.connectors.two_phase.receipts import ReceiptChain
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.errors import ConfigError, FencedError
-from airflow_provider_ckpt.core.wave import Outcome
+from airflow_provider_ckpt.core.wave_messages import Outcome
 from airflow_provider_ckpt.testing.lane_writer import LaneWriter
 from tests.integration.connectors.batches import LEDGER, content, expected, originals, task
 from tests.integration.connectors.files.object_sink_support import ObjectTarget

@@ -13,6 +13,8 @@ from pydantic import ValidationError
 from airflow_provider_ckpt.connectors.files.object_files import is_match
 from airflow_provider_ckpt.connectors.files.source import FilesSource
 from airflow_provider_ckpt.connectors.outputs import WrittenFiles
+from airflow_provider_ckpt.connectors.storage.object_reading import list_in_parts, list_objects
+from airflow_provider_ckpt.connectors.storage.object_store import ObjectLocation
 from airflow_provider_ckpt.connectors.storage.open_location import open_location
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, IoError, SourceError
 from tests.integration.connectors.files.files_support import lines, pipeline
@@ -89,6 +91,40 @@ class TestDiscovery:
         assert [file.path for file in inbox.plan().files] == [inbox.url(f"{number:06d}") for number in range(2500)]
         assert proxy.count("GET", "list-type") == 3
 
+    def test_a_prefix_of_many_known_keys_is_listed_in_parts(self, store: ObjectStoreServer, proxy: HttpProxy) -> None:
+        inbox = Inbox(store, port=proxy.port)
+        _fill(inbox, range(0, 22_000, 2))
+        inbox.plan()
+        proxy.calm()
+        new = [1, 10_999, 11_001, 30_000]
+        _fill(inbox, new)
+
+        assert [file.path for file in inbox.plan().files] == [inbox.url(f"{number:06d}") for number in new]
+        assert proxy.count("GET", "list-type.*start-after|start-after.*list-type")
+        assert proxy.count("GET", "list-type") <= 11 + 2
+
+    def test_parts_of_a_listing_are_all_of_it(self, store: ObjectStoreServer) -> None:
+        inbox = Inbox(store)
+        _fill(inbox, range(11_000))
+        directory = open_location(store.url(inbox.prefix), "source.path", inbox.connection)
+        assert isinstance(directory, ObjectLocation)
+        keys = [item.key for item in list_objects(directory)]
+
+        assert len(keys) == 11_000
+        assert [item.key for item in list_in_parts(directory, keys)] == keys
+
+    def test_a_store_that_lists_in_another_order_is_listed_as_a_whole(
+        self, store: ObjectStoreServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        inbox = Inbox(store)
+        _fill(inbox, range(0, 22_000, 2))
+        inbox.plan()
+        _fill(inbox, [1])
+        listed = obstore.list
+        monkeypatch.setattr(obstore, "list", lambda *args, **options: [list(listed(*args, **options).collect())[::-1]])
+
+        assert [file.path for file in inbox.plan().files] == [inbox.url("000001")]
+
     def test_growing_names_are_listed_from_the_newest(self, store: ObjectStoreServer, proxy: HttpProxy) -> None:
         inbox = Inbox(store, port=proxy.port, names_grow=True)
         _fill(inbox, range(0, 6000, 2))
@@ -158,6 +194,17 @@ class TestReplacedObject:
 
         assert (error.value.pipeline, error.value.batch, error.value.position) == ("inbox", "files#1", 50)
 
+    def test_the_first_of_many_that_were_replaced_is_named(self, store: ObjectStoreServer) -> None:
+        inbox = Inbox(store)
+        inbox.put({f"{number:02d}": lines(number, 1) for number in range(40)})
+        plan = inbox.plan()
+        inbox.put({f"{number:02d}": lines(number + 1, 1) for number in (39, 33, 17)})
+
+        with pytest.raises(SourceError, match="17 was replaced after it was discovered") as error:
+            inbox.tasks(plan)
+
+        assert (error.value.batch, error.value.position) == ("files#17", inbox.files[17].base)
+
     def test_after_its_delivery_is_an_error_and_others_are_delivered(self, object_store: ObjectStoreServer) -> None:
         inbox = Inbox(object_store)
         inbox.put({"a": lines(0, 5)})
@@ -194,6 +241,22 @@ class TestReplacedObject:
 
             with pytest.raises(SourceError, match="a was replaced"):
                 inbox.read(tasks)
+
+    def test_among_many_delivered_ones_is_the_only_error_beside_the_missing_ones(
+        self, store: ObjectStoreServer
+    ) -> None:
+        inbox = Inbox(store)
+        _fill(inbox, range(12_000))
+        inbox.plan()
+        end = inbox.files[-1].base + inbox.files[-1].size
+        inbox.put({"007000": lines(1, 2)})
+        obstore.delete(store.client(), [f"{inbox.prefix}/{number:06d}" for number in range(11_000, 11_100)])
+
+        plan = inbox.plan(committed=end)
+
+        assert [error.position for error in plan.refused] == [inbox.files[7000].base]
+        assert any("100 delivered files are not there any more" in notice for notice in plan.notices)
+        assert not plan.files
 
     def test_with_the_same_content_is_no_change_in_s3(self, store: ObjectStoreServer) -> None:
         inbox = Inbox(store)

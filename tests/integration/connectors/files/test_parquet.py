@@ -21,11 +21,12 @@ from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.files import parquet_file, parquet_source
 from airflow_provider_ckpt.connectors.files.parquet_reader import ParquetReader
 from airflow_provider_ckpt.connectors.files.parquet_source import ParquetSource
-from airflow_provider_ckpt.connectors.source_protocol import POSITION, PlanRequest, RangeToPlan, SourceFile
+from airflow_provider_ckpt.connectors.source_plan import PlanRequest, RangeToPlan, SourceFile
+from airflow_provider_ckpt.connectors.source_protocol import POSITION
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ConfigError, SourceError
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.wave import BatchTask
+from airflow_provider_ckpt.core.wave_messages import BatchTask
 from airflow_provider_ckpt.spark.dead_letters.originals import row_json
 from tests.integration.connectors.files.files_support import parquet_pipeline, put, put_rows
 

@@ -25,7 +25,7 @@ from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import FencedError
 from airflow_provider_ckpt.core.receipt import KnownReceipts
-from airflow_provider_ckpt.core.wave import Outcome
+from airflow_provider_ckpt.core.wave_messages import Outcome
 from tests.integration.connectors.batches import LEDGER, SIZE, content, expected, task
 from tests.integration.connectors.files.files_sink_support import Run, ids, own, pipeline, visible
 from tests.integration.connectors.interruptions import Killed, after, before, kill, once

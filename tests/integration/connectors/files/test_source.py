@@ -17,7 +17,7 @@ from airflow_provider_ckpt.connectors.files.reader import FilesReader
 from airflow_provider_ckpt.connectors.files.record_ends import scan_records
 from airflow_provider_ckpt.connectors.files.source import FilesSource
 from airflow_provider_ckpt.connectors.files.split import split_by_size
-from airflow_provider_ckpt.connectors.source_protocol import PlanRequest, RangeToPlan
+from airflow_provider_ckpt.connectors.source_plan import PlanRequest, RangeToPlan
 from airflow_provider_ckpt.core.errors import SourceError
 from airflow_provider_ckpt.core.ranges import Range
 from tests.integration.connectors.files.files_support import Ledger, lines, pipeline, put

@@ -19,7 +19,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.iceberg.durable import DurableFileIO
-from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
+from airflow_provider_ckpt.connectors.iceberg.table_version import IcebergVersion
 from airflow_provider_ckpt.connectors.iceberg.writer import IcebergWriter
 from airflow_provider_ckpt.connectors.two_phase.receipts import ReceiptChain
 from tests.integration.connectors.interruptions import Step
@@ -158,7 +158,7 @@ class IcebergHarness(TableHarness):
         old = [s.snapshot_id for s in table.snapshots() if s.snapshot_id != table.metadata.current_snapshot_id]
         table.maintenance.expire_snapshots().by_ids(old).commit()
 
-    def fake_commit(self, *arguments: Any) -> Any:
+    def fake_commit(self, *arguments: Any, **named: Any) -> Any:
         _, table, *_ = arguments
         return CommitTableResponse(metadata=table.metadata, metadata_location=table.metadata_location)
 

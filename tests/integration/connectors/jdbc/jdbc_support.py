@@ -11,9 +11,10 @@ from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.jdbc.reader import JdbcReader
 from airflow_provider_ckpt.connectors.jdbc.source import JdbcSource
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
-from airflow_provider_ckpt.connectors.source_protocol import POSITION, PlanRequest, RangeToPlan, RecordShape
+from airflow_provider_ckpt.connectors.source_plan import PlanRequest, RangeToPlan
+from airflow_provider_ckpt.connectors.source_protocol import POSITION, RecordShape
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.wave import BatchTask, Wave
+from airflow_provider_ckpt.core.wave_messages import BatchTask, Wave
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark import jdbc
 from airflow_provider_ckpt.spark.job import Job

@@ -25,17 +25,17 @@ from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.jdbc import source as planning
 from airflow_provider_ckpt.connectors.jdbc.column_types import MICROSECONDS_A_DAY
 from airflow_provider_ckpt.connectors.jdbc.source import JdbcSource
-from airflow_provider_ckpt.connectors.source_protocol import PlanRequest, RangeToPlan
+from airflow_provider_ckpt.connectors.source_plan import PlanRequest, RangeToPlan
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, ErrorType, SourceError
 from airflow_provider_ckpt.core.ranges import START, Range
-from airflow_provider_ckpt.core.wave import BatchTask, Wave
+from airflow_provider_ckpt.core.wave_messages import BatchTask, Wave
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark.wave import run_wave
 from tests.integration.connectors.jdbc.jdbc_support import SparkReader, frame_of, job_of, pipeline, planned, rows_of
+from tests.services.database_server import PASSWORD
 from tests.services.jdbc import H2Server, drivers, to_postgres
-from tests.services.postgres import PASSWORD
 from tests.services.tables import execute
 
 if TYPE_CHECKING:

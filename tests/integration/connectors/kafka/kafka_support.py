@@ -15,11 +15,12 @@ from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.kafka.reader import KafkaReader
 from airflow_provider_ckpt.connectors.kafka.source import KafkaSource
-from airflow_provider_ckpt.connectors.source_protocol import POSITION, Plan, PlanRequest, RangeToPlan
+from airflow_provider_ckpt.connectors.source_plan import Plan, PlanRequest, RangeToPlan
+from airflow_provider_ckpt.connectors.source_protocol import POSITION
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.wave import BatchTask
+from airflow_provider_ckpt.core.wave_messages import BatchTask
 from tests.services.kafka import PASSWORD, USER, KafkaBroker
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from airflow_provider_ckpt.connectors.kafka.writer import KafkaWriter
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.errors import ErrorType, FencedError
-from airflow_provider_ckpt.core.wave import Outcome
+from airflow_provider_ckpt.core.wave_messages import Outcome
 from airflow_provider_ckpt.testing.sink_harness import LEDGER, Run, content, ids, task
 from tests.integration.connectors.kafka.kafka_sink_support import TopicHarness, stored
 from tests.services.kafka import KafkaBroker

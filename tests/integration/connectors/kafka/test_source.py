@@ -11,14 +11,8 @@ import pytest
 
 from airflow_provider_ckpt.connectors.kafka.deserialize import UNREADABLE_HEADERS
 from airflow_provider_ckpt.connectors.kafka.source import KafkaSource
-from airflow_provider_ckpt.connectors.source_protocol import (
-    POSITION,
-    SOURCE_END,
-    PlannedBatch,
-    PlanRequest,
-    RangeToPlan,
-    Start,
-)
+from airflow_provider_ckpt.connectors.source_plan import SOURCE_END, PlannedBatch, PlanRequest, RangeToPlan, Start
+from airflow_provider_ckpt.connectors.source_protocol import POSITION
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, KafkaConsumerError, SourceError
 from airflow_provider_ckpt.core.ranges import Range

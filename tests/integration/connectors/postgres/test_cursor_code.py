@@ -255,7 +255,7 @@ class TestSequences:
 
             return count
 
-        monkeypatch.setattr("airflow_provider_ckpt.connectors.postgres.source.psycopg_fetch", counted)
+        monkeypatch.setattr("airflow_provider_ckpt.connectors.postgres.source_session.psycopg_fetch", counted)
 
         fine(postgres_database)
 

@@ -21,7 +21,8 @@ from airflow_provider_ckpt.core.errors import ConfigError, ErrorInfo, ErrorType
 from airflow_provider_ckpt.testing.sink_harness import LEDGER, Run, content, ids, task
 from tests.integration.connectors.postgres.postgres_support import connection, pipeline
 from tests.integration.connectors.postgres.test_sink import TargetHarness
-from tests.services.postgres import USER, PostgresServer
+from tests.services.database_server import USER
+from tests.services.postgres import PostgresServer
 from tests.services.tables import execute, scalar
 
 _LAZY = {"wal_writer_delay": "10s", "wal_writer_flush_after": "0"}

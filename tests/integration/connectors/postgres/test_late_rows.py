@@ -12,7 +12,7 @@ import psycopg2
 import pytest
 
 from airflow_provider_ckpt.connectors.postgres.source import PostgresSource
-from airflow_provider_ckpt.connectors.source_protocol import PlanRequest, RangeToPlan
+from airflow_provider_ckpt.connectors.source_plan import PlanRequest, RangeToPlan
 from airflow_provider_ckpt.core.errors import ConfigError, SourceError
 from tests.integration.connectors.postgres.postgres_support import connection, pipeline
 from tests.services.postgres import PostgresServer

@@ -14,13 +14,14 @@ from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.postgres.reader import PostgresReader
 from airflow_provider_ckpt.connectors.postgres.source import PostgresSource
 from airflow_provider_ckpt.connectors.record_positions import RecordPositions
-from airflow_provider_ckpt.connectors.source_protocol import POSITION, PlanRequest, RangeToPlan
+from airflow_provider_ckpt.connectors.source_plan import PlanRequest, RangeToPlan
+from airflow_provider_ckpt.connectors.source_protocol import POSITION
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import SourceError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.recovery import not_covered
-from airflow_provider_ckpt.core.wave import BatchTask
-from airflow_provider_ckpt.replication.run.late_records import find_surplus
+from airflow_provider_ckpt.core.wave_messages import BatchTask
+from airflow_provider_ckpt.replication.run.late_records import find_unread_positions
 from tests.integration.connectors.postgres.postgres_support import connection, pipeline
 from tests.services.tables import execute
 
@@ -180,7 +181,7 @@ class World:
                 (digest,) = source.digests("public.source", [span])  # type: ignore[misc]
                 if digest.same(type(digest).total(reading.digest for _, reading in readings)):
                     continue
-                found = find_surplus(readings, source.positions("public.source", span), span)
+                found = find_unread_positions(readings, source.positions("public.source", span), span)
                 shared |= set(found.shared)
                 again += found.ranges
                 readings += [(late, self.read(late)) for late in found.ranges]

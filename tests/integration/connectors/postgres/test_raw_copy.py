@@ -19,7 +19,7 @@ from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Receipt
-from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave
+from airflow_provider_ckpt.core.wave_messages import BatchTask, Outcome, Wave
 from airflow_provider_ckpt.spark.job import Job
 from airflow_provider_ckpt.spark.lane.fast_path import run_lane
 from airflow_provider_ckpt.spark.lane.stack_traces import split_outcomes

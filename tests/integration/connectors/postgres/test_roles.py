@@ -12,9 +12,9 @@ import pytest
 from airflow_provider_ckpt.connectors.postgres.roles import SinkRoles
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
-from airflow_provider_ckpt.core.dead_letter_replay import Replay
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.core.replay_content import Replay
 from airflow_provider_ckpt.testing.sink_conformance import SinkConformance
 from airflow_provider_ckpt.testing.sink_harness import (
     LEDGER,
@@ -163,6 +163,25 @@ def test_a_pipeline_that_the_role_is_not_for_is_refused_with_what_to_run(schema:
         with pytest.raises(ConfigError, match="row level security") as caught:
             run.take_over()
         assert "--pipeline" in str(caught.value)
+
+
+def test_the_beginning_of_names_admits_the_pipelines_of_all_tables_of_a_declaration(schema: Schema) -> None:
+    execute(schema.owner, "CREATE TABLE target (id bigint)", schema.roles("ann", "shop.*", "orders").sql)
+    harness = RoleHarness(schema.owner, schema.dsn("ann"), create=False)
+
+    for name in ("shop.public.orders", "shop.public.added_later", "orders"):
+        with Run(harness, 1, pipeline=name) as run:
+            assert run.take_over().send(task(0), content(0)).outcome is AttemptOutcome.DELIVERED
+    for name in ("shops.public.orders", "shop", "orders.public.orders"):
+        with Run(harness, 1, pipeline=name) as run, pytest.raises(ConfigError, match="row level security"):
+            run.take_over()
+
+
+@pytest.mark.parametrize("name", ["*.orders", "shop.*.orders", "shop.**"])
+def test_a_star_inside_the_name_of_a_pipeline_is_refused(name: str, schema: Schema) -> None:
+    with pytest.raises(ConfigError, match="is not the name of a pipeline") as caught:
+        schema.roles("ann", name)
+    assert "shop.*" in str(caught.value)
 
 
 def test_the_script_takes_back_what_it_grants_no_more(schema: Schema) -> None:

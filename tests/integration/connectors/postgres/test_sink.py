@@ -16,10 +16,10 @@ from airflow_provider_ckpt.connectors.postgres.sink import PostgresSink
 from airflow_provider_ckpt.connectors.postgres.writer import PostgresWriter
 from airflow_provider_ckpt.connectors.sink_protocol import Sink, SinkContext, Writer
 from airflow_provider_ckpt.core.batch import AttemptOutcome
-from airflow_provider_ckpt.core.dead_letter_replay import Replay
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ConfigError, FencedError, SinkError
 from airflow_provider_ckpt.core.receipt import KnownReceipts
+from airflow_provider_ckpt.core.replay_content import Replay
 from airflow_provider_ckpt.testing.lane_writer import LaneWriter, none_refused
 from airflow_provider_ckpt.testing.sink_conformance import RefusingSinkConformance
 from airflow_provider_ckpt.testing.sink_harness import (

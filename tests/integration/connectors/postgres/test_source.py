@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Any
 import psycopg2
 import pytest
 
+from airflow_provider_ckpt.connectors.postgres import reader_session
+from airflow_provider_ckpt.connectors.postgres.client import open_adbc
 from airflow_provider_ckpt.connectors.postgres.reader import PostgresReader
 from airflow_provider_ckpt.connectors.postgres.source import PostgresSource
-from airflow_provider_ckpt.connectors.source_protocol import Plan, PlanRequest, RangeToPlan, Reader, RecordShape, Source
+from airflow_provider_ckpt.connectors.source_plan import Plan, PlanRequest, RangeToPlan
+from airflow_provider_ckpt.connectors.source_protocol import Reader, RecordShape, Source
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ConfigError, SourceError
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.wave import BatchTask
+from airflow_provider_ckpt.core.wave_messages import BatchTask
 from airflow_provider_ckpt.testing.source_conformance import ShrinkingSourceConformance
 from airflow_provider_ckpt.testing.source_harness import Ledger, ShrinkingSourceHarness
 from tests.integration.connectors.postgres.postgres_support import connection, pipeline
@@ -557,6 +560,30 @@ class TestReading:
 
             assert caught.value.recoverable
             assert sum(records.num_rows for records in reader.read(task)) == 3
+
+    def test_a_connection_without_a_cursor_is_closed_and_the_next_read_connects_again(
+        self, harness: TableHarness, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from adbc_driver_manager import AdbcStatusCode, dbapi
+
+        def open_without_cursors(*given: Any) -> Any:
+            opened = open_adbc(*given)
+            failing.setattr(dbapi.Connection, "cursor", fail)
+            return opened
+
+        def fail(_: Any) -> None:
+            raise dbapi.InternalError("no cursor", status_code=AdbcStatusCode.INTERNAL)
+
+        harness.add(3)
+        task = BatchTask(BatchKey(1, "public.source", 0), Range(0, 2**60), 1)
+        with closing(PostgresReader(harness.pipeline, connection(harness.dsn), SHAPE)) as reader:
+            with monkeypatch.context() as failing:
+                failing.setattr(reader_session, "open_adbc", open_without_cursors)
+                with pytest.raises(SourceError, match="no cursor"):
+                    list(reader.read(task))
+            sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'ckpt-read:%'"
+            assert scalar(harness.dsn, sessions) == 0
+            assert sum(batch.num_rows for batch in reader.read(task)) == 3
 
 
 class TestRefusals:

@@ -22,13 +22,13 @@ from airflow_provider_ckpt.connectors.postgres.sink import PostgresSink
 from airflow_provider_ckpt.connectors.postgres.source import PostgresSource
 from airflow_provider_ckpt.connectors.postgres.writer import PostgresWriter
 from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, SinkContext
-from airflow_provider_ckpt.connectors.source_protocol import PlanRequest, RangeToPlan
+from airflow_provider_ckpt.connectors.source_plan import PlanRequest, RangeToPlan
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ErrorAction, ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Receipt
-from airflow_provider_ckpt.core.wave import BatchTask, Outcome
+from airflow_provider_ckpt.core.wave_messages import BatchTask, Outcome
 from airflow_provider_ckpt.spark.lane.gather import numbered
 from airflow_provider_ckpt.testing.lane_writer import LaneWriter
 from tests.integration.connectors.postgres.postgres_support import connection, pipeline

@@ -307,3 +307,17 @@ def test_a_trigger_that_swallows_rows_fails_the_batch(sqlite: Sqlite) -> None:
         assert outcome.error is not None
         assert "10 rows were sent, and the server has taken 9" in outcome.error.message
         assert (harness.target(), run.receipts()) == ([], [])
+
+
+def test_a_replay_replaces_no_row_that_may_be_newer(database: Database) -> None:
+    harness = TargetHarness(database, **WAYS["upsert"])
+    with Run(harness, 1) as run:
+        run.take_over().send(task(0), content(0))
+
+        again = run.send(task(0, generation=2), content(0))
+        replayed = run.writer.deliver(task(0, generation=3, partition="dlq:3:main"), content(0))
+
+        assert again.outcome is AttemptOutcome.DELIVERED
+        assert isinstance(replayed, Refused)
+        assert {(number, error.sqlstate) for number, error in replayed.errors.items()} == {(n, "23000") for n in ids(0)}
+        assert harness.target() == ids(0)

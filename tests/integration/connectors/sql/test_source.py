@@ -14,7 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ckpt.connectors.source_protocol import Plan, PlanRequest, RangeToPlan, Reader, RecordShape, Source
+from airflow_provider_ckpt.connectors.source_plan import Plan, PlanRequest, RangeToPlan
+from airflow_provider_ckpt.connectors.source_protocol import Reader, RecordShape, Source
 from airflow_provider_ckpt.connectors.sql.connector import FIRST_DAY
 from airflow_provider_ckpt.connectors.sql.reader import SqlReader
 from airflow_provider_ckpt.connectors.sql.source import SqlSource

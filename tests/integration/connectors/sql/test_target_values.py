@@ -19,7 +19,7 @@ from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ErrorInfo
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.wave import BatchTask, Outcome
+from airflow_provider_ckpt.core.wave_messages import BatchTask, Outcome
 from tests.integration.connectors.sql.sql_support import Database, MariaDb, Sqlite, pipeline
 
 CONTEXT = SinkContext("7a1f9c1e-0000-4000-8000-000000000001", "orders", 1)

@@ -14,7 +14,7 @@ from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors import registry
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.sink_protocol import Committer, FileBasedSink, Sink, SinkContext, Writer
-from airflow_provider_ckpt.core.wave import Outcome
+from airflow_provider_ckpt.core.wave_messages import Outcome
 from airflow_provider_ckpt.testing.lane_writer import LaneWriter
 from airflow_provider_ckpt.testing.sink_harness import SinkHarness, StoredDeadLetter
 from tests.integration.connectors.batches import (
@@ -146,7 +146,7 @@ class TableHarness(ABC):
         """Remove what is kept of older versions."""
 
     @abstractmethod
-    def fake_commit(self, *arguments: Any) -> Any:
+    def fake_commit(self, *arguments: Any, **named: Any) -> Any:
         """Commit nothing, and return what the step ``commit`` would return."""
 
     @abstractmethod
@@ -179,13 +179,18 @@ class TableHarness(ABC):
         """Files of the chain of receipts, the oldest first."""
         return sorted((self.bookkeeping / "receipts").iterdir())
 
-    def pipeline(self, *, grows: bool = False, **extra: Any) -> Pipeline:
+    def pipeline(self, *, grows: bool = False, replaces: bool = False, **extra: Any) -> Pipeline:
         """A pipeline that writes to the table.
 
         :param grows: whether the table gets the columns that it lacks
+        :param replaces: whether each run replaces all rows
         :param extra: more sections
         """
         evolution = {"schema_evolution": "add_columns"} if grows else {}
+        if replaces:
+            source = {"type": "postgres", "connection": "shop", "table": "flights", "mode": "full"}
+            sink = {**self.sink, **evolution, "mode": "replace"}
+            return Pipeline.model_validate({"name": "flights", "source": source, "sink": sink, **extra})
         return Pipeline.model_validate(
             {
                 "name": "flights",
@@ -210,13 +215,14 @@ class Run:
     ledger: str = LEDGER
     pinned: bool = False
     grows: bool = False
+    replaces: bool = False
     time_budget: str = "1h"
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         strategy = {"consumer": {"strategy": "pinned"}} if self.pinned else {}
         self.pipeline = self.table.pipeline(
-            grows=self.grows, run={"time_budget": self.time_budget}, **strategy, **self.extra
+            grows=self.grows, replaces=self.replaces, run={"time_budget": self.time_budget}, **strategy, **self.extra
         )
         self.context = SinkContext(self.ledger, self.pipeline.name, self.epoch)
         self.sink = cast("TableSink", registry.open_sink(self.pipeline, self.table.connection, self.context))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -131,16 +132,16 @@ class TestLostAnswers:
         run.send(0)
         commit = table.steps["commit"]
         real = commit.real
-        pending: list[Any] = []
+        pending: list[partial[Any]] = []
 
-        def late(*arguments: Any) -> Any:
-            if not pending:
-                pending.append(arguments)
-                raise table.errors["unknown"]("timed out")
+        def late(*arguments: Any, **named: Any) -> Any:
+            request = partial(real, *arguments, **named)
+            pending.append(request)
             if len(pending) == 1:
-                pending.append(arguments)
-                real(*pending[0])
-            return real(*arguments)
+                raise table.errors["unknown"]("timed out")
+            if len(pending) == 2:
+                pending[0]()
+            return request()
 
         with monkeypatch.context() as patch:
             patch.setattr(*commit, late)
@@ -167,8 +168,8 @@ class TestLostAnswers:
         real = commit.real
         aside = []
 
-        def lost(*arguments: Any) -> None:
-            real(*arguments)
+        def lost(*arguments: Any, **named: Any) -> None:
+            real(*arguments, **named)
             monkeypatch.setattr(*commit, real)
             aside.append(table.put_aside())
             other = Run(table, epoch=2 if fenced else 1).fence()
@@ -194,9 +195,9 @@ class TestLostAnswers:
         run.send(0)
         asked: list[None] = []
 
-        def lie(*arguments: Any) -> Any:
+        def lie(*arguments: Any, **named: Any) -> Any:
             asked.append(None)
-            return table.fake_commit(*arguments)
+            return table.fake_commit(*arguments, **named)
 
         with monkeypatch.context() as patch:
             patch.setattr(*table.steps["commit"], lie)

@@ -13,7 +13,7 @@ from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, IoError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts, KnownReceipts, Verdict
-from airflow_provider_ckpt.core.wave import Outcome
+from airflow_provider_ckpt.core.wave_messages import Outcome
 from tests.integration.connectors.batches import LEDGER, SIZE, content, expected, no_rows, task
 from tests.integration.connectors.two_phase.harness import Run, TableHarness
 

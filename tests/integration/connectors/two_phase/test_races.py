@@ -6,7 +6,7 @@ import pytest
 
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.errors import SinkError
-from airflow_provider_ckpt.core.wave import Outcome
+from airflow_provider_ckpt.core.wave_messages import Outcome
 from tests.integration.connectors.batches import LEDGER, expected
 from tests.integration.connectors.interruptions import before, once
 from tests.integration.connectors.two_phase.harness import Run, TableHarness

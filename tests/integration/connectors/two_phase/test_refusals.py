@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, SinkError
-from airflow_provider_ckpt.core.wave import Outcome
+from airflow_provider_ckpt.core.wave_messages import Outcome
 from tests.integration.connectors.batches import content, expected, task
 from tests.integration.connectors.two_phase.harness import Run, TableHarness
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from airflow_provider_ckpt.connectors.postgres.coarse_values import is_coarse
-from airflow_provider_ckpt.connectors.postgres.code_text import TriggerCode
 from airflow_provider_ckpt.connectors.postgres.column_types import CursorKind
 from airflow_provider_ckpt.connectors.postgres.cursor_code import CursorAssignment, cursor_assignments
 from airflow_provider_ckpt.connectors.postgres.origin_tables import OriginColumn
+from airflow_provider_ckpt.connectors.postgres.sql_code import TriggerCode
 
 COLUMNS = [OriginColumn(1, 1, "id")]
 

@@ -30,19 +30,29 @@ class Bare(Run):
         self.looks += 1
 
 
-def test_a_run_that_fails_releases_its_lease() -> None:
-    released: list[str] = []
+@pytest.mark.parametrize(
+    ("error", "recorded"),
+    [
+        (OffsetCommitError("not stored"), "[OffsetCommit] not stored"),
+        (ValueError("password=secret"), "ValueError; the log of the run has more"),
+    ],
+)
+def test_a_run_that_fails_releases_its_lease_and_records_why(error: Exception, recorded: str) -> None:
+    released: list[tuple[str, str]] = []
 
-    run = Bare(SimpleNamespace(release=released.append, partitions=lambda _: {}))
-    with pytest.raises(OffsetCommitError), run:
-        raise OffsetCommitError("not stored")
+    def release(lease: str, *, error: str) -> None:
+        released.append((lease, error))
 
-    assert released == ["the lease"]
+    run = Bare(SimpleNamespace(release=release, partitions=lambda _: {}))
+    with pytest.raises(type(error)), run:
+        raise error
+
+    assert released == [("the lease", recorded)]
     assert run.looks == 1
 
 
 def test_a_ledger_that_is_gone_does_not_hide_why_the_run_failed() -> None:
-    def gone(_: str) -> None:
+    def gone(_: str, *, error: str) -> None:
         raise LedgerUnavailableError("no answer")
 
     with pytest.raises(OffsetCommitError, match="not stored"), Bare(SimpleNamespace(release=gone)):

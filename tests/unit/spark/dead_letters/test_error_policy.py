@@ -15,7 +15,7 @@ from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ErrorAction, ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy
-from airflow_provider_ckpt.core.wave import BatchTask
+from airflow_provider_ckpt.core.wave_messages import BatchTask
 from airflow_provider_ckpt.spark.dead_letters.error_policy import RecordError, without_skipped
 from airflow_provider_ckpt.spark.job import Job
 from airflow_provider_ckpt.spark.lane import deliver

@@ -12,7 +12,7 @@ from airflow_provider_ckpt.connectors.batch_content import DeadLetter
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.wave import BatchTask
+from airflow_provider_ckpt.core.wave_messages import BatchTask
 from airflow_provider_ckpt.spark.dead_letters.headers import with_headers
 from airflow_provider_ckpt.spark.dead_letters.replay_reader import replay_detail
 

@@ -17,11 +17,11 @@ from airflow_provider_ckpt.connectors.kafka.deserialize import parse_time_text, 
 from airflow_provider_ckpt.connectors.sink_protocol import Sink
 from airflow_provider_ckpt.connectors.source_protocol import POSITION, Reader, RecordShape
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.dead_letter_replay import Replay
 from airflow_provider_ckpt.core.dead_letters import AttemptKey, DeadLetters
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, SinkError
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.wave import BatchTask
+from airflow_provider_ckpt.core.replay_content import Replay
+from airflow_provider_ckpt.core.wave_messages import BatchTask
 from airflow_provider_ckpt.spark.dead_letters import originals
 from airflow_provider_ckpt.spark.dead_letters.replay_reader import HEADERS_TYPE, ReplayReader, replay_detail
 from airflow_provider_ckpt.spark.lane.gather import numbered

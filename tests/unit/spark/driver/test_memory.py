@@ -40,9 +40,9 @@ def sizes(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
 @pytest.mark.parametrize("collector", ["G1 Old Gen", "PS Old Gen", "Tenured Gen", "ZGC Old Generation"])
 def test_a_driver_whose_java_keeps_most_of_its_heap_is_replaced(sizes: dict[int, int], collector: str) -> None:
     held = Memory(spark(collector, live=_MAX_HEAP * 4 // 5))
-    held.look()
+    held.measure()
     free = Memory(spark(collector, live=_MAX_HEAP // 2))
-    free.look()
+    free.measure()
 
     assert (held.has_grown, free.has_grown) == (True, False)
 
@@ -54,7 +54,7 @@ def test_a_driver_is_replaced_when_a_worker_or_java_has_grown(sizes: dict[int, i
         before = dict(sizes)
         sizes[pid] = size
         measured = Memory(spark("G1 Old Gen", live=0))
-        measured.look()
+        measured.measure()
         sizes.clear()
         sizes.update(before)
         return measured.has_grown

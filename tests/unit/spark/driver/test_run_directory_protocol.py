@@ -16,7 +16,7 @@ from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave
+from airflow_provider_ckpt.core.wave_messages import BatchTask, Outcome, Wave
 from airflow_provider_ckpt.spark.driver.run_directory_protocol import DriverSide, JsonLinesTail, LeaseHolderSide
 from airflow_provider_ckpt.spark.job import Job
 

@@ -21,7 +21,7 @@ from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
-from airflow_provider_ckpt.core.wave import BatchTask, Outcome
+from airflow_provider_ckpt.core.wave_messages import BatchTask, Outcome
 from airflow_provider_ckpt.spark.job import Job
 from airflow_provider_ckpt.spark.lane.deliver import Lane
 from airflow_provider_ckpt.spark.lane.gather import GatheredBatch

@@ -1,0 +1,44 @@
+"""Result of expanding a declaration of many tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from airflow_provider_ckpt.config.database.patterns import PatternMatch
+from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.core.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """Pipelines of the tables that a declaration selects, and the tables that have none.
+
+    :param pipelines: pipeline of each table that can be replicated, by ``schema.table``, in the order of the catalog
+    :param names: name of the pipeline of each table that is not left out, valid or not, by ``schema.table``
+    :param errors: error of each table that cannot, by ``schema.table``, and of each pattern of ``include`` that selects
+        nothing, by the pattern; the others are not affected
+    :param matches: tables that each pattern matches, in the order of the declaration
+    :param new: tables among ``pipelines`` and ``errors`` that appeared after the first run
+    :param ignored: tables that are left out because of ``new_tables: ignore``
+    :param gone: tables that were replicated and are gone from the source; a shortened name is that of the pipeline
+    :param halted: error because of which nothing may be replicated: of ``new_tables: halt`` or ``gone_tables: halt``,
+        or since no table is selected; None if there is none
+    """
+
+    pipelines: Mapping[str, Pipeline]
+    names: Mapping[str, str]
+    errors: Mapping[str, ConfigError]
+    matches: tuple[PatternMatch, ...]
+    new: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+    halted: ConfigError | None = None
+
+    def refuse_halted(self) -> None:
+        """Raise the error because of which nothing may be replicated, if there is one.
+
+        :raises ConfigError: :attr:`halted`
+        """
+        if self.halted is not None:
+            raise self.halted

@@ -1,0 +1,78 @@
+"""Merge the defaults of a declaration with the keys of one table, and find the place of a merged key in the file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_provider_ckpt.config.unknown_keys import KeyPath
+
+_TYPED = ("source", "sink")
+
+
+def merge(defaults: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys of one table: those of its override in place of the defaults, mappings key by key.
+
+    Anything but a mapping replaces the default as a whole. A null leaves the default out. A section with another
+    ``type`` than the default's replaces that section, since the keys of one type say nothing to another.
+
+    :param defaults: the section ``defaults``
+    :param override: the table's section in ``tables``
+    """
+    return _merge(_without_other_types(defaults, override), override)
+
+
+def _without_other_types(defaults: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: value
+        for key, value in defaults.items()
+        if not (key in _TYPED and _has_other_type(value, override.get(key)))
+    }
+
+
+def _has_other_type(default: Any, given: Any) -> bool:
+    return (
+        isinstance(default, Mapping)
+        and isinstance(given, Mapping)
+        and given.get("type") is not None
+        and given["type"] != default.get("type")
+    )
+
+
+def _merge(defaults: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
+    merged: dict[str, Any] = {}
+    for key in (*defaults, *(key for key in override if key not in defaults)):
+        value = override.get(key, defaults.get(key))
+        if key in override and value is None and key in defaults:
+            continue
+        both = isinstance(value, Mapping) and isinstance(defaults.get(key), Mapping) and key in override
+        merged[key] = _merge(defaults[key], value) if both else value
+    return merged
+
+
+def place_in_file(path: KeyPath, label: str, defaults: Mapping[str, Any], override: Mapping[str, Any]) -> KeyPath:
+    """Return the path in the file of a key of a table's merged keys: in its override, or else in the defaults.
+
+    A key that is in neither is placed beside the keys of its section, in the override if that has the section.
+
+    :param path: path of the key in the merged keys
+    :param label: the table, as ``schema.table``
+    :param defaults: the section ``defaults``
+    :param override: the table's section in ``tables``; empty if it has none
+    """
+    for length in range(len(path), 0, -1):
+        for place, data in ((("tables", label), override), (("defaults",), defaults)):
+            if _has(data, path[:length]):
+                return (*place, *path)
+    return ("tables", label, *path) if override else ("defaults", *path)
+
+
+def _has(data: Any, path: KeyPath) -> bool:
+    for key in path:
+        if isinstance(data, Mapping):
+            if key not in data:
+                return False
+        elif not isinstance(data, list | tuple) or not isinstance(key, int) or not 0 <= key < len(data):
+            return False
+        data = data[key]
+    return True

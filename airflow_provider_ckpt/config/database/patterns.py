@@ -1,0 +1,59 @@
+"""Select tables by patterns of shell style, and name what is nearest to a text that selects nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from fnmatch import translate
+
+_CUTOFF = 0.5
+"""Similarity from which a name is offered in place of a text, from 0 to 1; see :func:`difflib.get_close_matches`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PatternMatch:
+    """Tables that a pattern matches.
+
+    :param pattern: the pattern, as the declaration has it
+    :param excludes: whether it is in ``exclude`` instead of ``include``
+    :param tables: the tables, as ``schema.table``, in the order of the catalog; other patterns may exclude them
+    """
+
+    pattern: str
+    excludes: bool
+    tables: tuple[str, ...]
+
+
+def matcher(patterns: Iterable[str]) -> Callable[[str], bool]:
+    """Return a function that tells whether any of the patterns matches a text."""
+    expressions = [re.compile(translate(pattern)) for pattern in patterns]
+    return lambda text: any(expression.match(text) for expression in expressions)
+
+
+def matches(include: Sequence[str], exclude: Sequence[str], labels: Sequence[str]) -> tuple[PatternMatch, ...]:
+    """Return the tables that each pattern matches.
+
+    :param include: patterns of the tables that are replicated
+    :param exclude: patterns of tables that are left out
+    :param labels: all tables, as ``schema.table``
+    """
+    return tuple(
+        PatternMatch(pattern, excludes, tuple(filter(matcher([pattern]), labels)))
+        for excludes, patterns in ((False, include), (True, exclude))
+        for pattern in patterns
+    )
+
+
+def nearest_clause(text: str, labels: Iterable[str]) -> str:
+    """Return the clause ``; did you mean …?`` with the table or schema that is nearest to a text; empty without one.
+
+    :param text: a pattern or the name of a table
+    :param labels: tables, as ``schema.table``
+    """
+    known = dict.fromkeys(labels)
+    if any(sign in text for sign in "*?["):
+        known = {f"{label.partition('.')[0]}.*": None for label in known} | known
+    close = get_close_matches(text, known, 1, _CUTOFF)
+    return f"; did you mean {close[0]}?" if close else ""

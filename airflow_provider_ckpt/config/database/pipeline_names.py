@@ -1,0 +1,82 @@
+"""Names of the pipelines of a database's tables: ``<database>.<schema>.<table>``.
+
+A pipeline's ledger rows and receipts belong to its name. So no two tables may have one name, whatever characters they
+contain, and a table's name must not depend on other tables. Letters, digits and ``_`` stand for themselves; each byte
+of any other character, in UTF-8, becomes ``-`` and two hexadecimal digits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+MAX_LENGTH = 128
+"""Largest number of characters in the name of a pipeline."""
+
+_HASH_DIGITS = 32
+_HASH_MARK = "--"
+"""Text before the hash in a shortened name; it does not occur in other names, where digits follow each ``-``."""
+
+_PLAIN = re.compile(r"[A-Za-z0-9_]")
+_ESCAPED = re.compile(r"(?:-[0-9a-f]{2})+")
+_SECTION = re.compile(r"(?:[A-Za-z0-9_]|-[0-9a-f]{2})+")
+_DATABASE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
+_HASH = re.compile(rf"{_HASH_MARK}[0-9a-f]{{{_HASH_DIGITS}}}")
+
+
+def pipeline_name(database: str, schema: str, table: str) -> str:
+    """Return the name of the pipeline that replicates a table; different tables have different names.
+
+    A name that is too long is cut, and ends with a hash of the whole.
+
+    :param database: name of the declaration, which contains no dot
+    :param schema: name of the table's schema
+    :param table: name of the table
+    """
+    name = f"{database}.{_escape(schema)}.{_escape(table)}"
+    if len(name) <= MAX_LENGTH:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:_HASH_DIGITS]
+    return f"{name[: MAX_LENGTH - _HASH_DIGITS - len(_HASH_MARK)]}{_HASH_MARK}{digest}"
+
+
+def table_of_pipeline(database: str, pipeline: str) -> str | None:
+    """Return the table that a pipeline of a database replicates, as ``schema.table``.
+
+    :param database: name of the declaration
+    :param pipeline: name of the pipeline
+    :return: None if the name was cut, or is not that of a pipeline of the database
+    """
+    head, _, rest = pipeline.partition(".")
+    parts = rest.split(".")
+    if head != database or len(parts) != 2 or not all(_SECTION.fullmatch(part) for part in parts):
+        return None
+    try:
+        return ".".join(_unescape(part) for part in parts)
+    except UnicodeDecodeError:
+        return None
+
+
+def database_of_pipeline(pipeline: str) -> str | None:
+    """Return the database to which a pipeline belongs by its name; None if its name is not that of a table's pipeline.
+
+    A pipeline of a file of its own whose name has the same form belongs to the database, too.
+
+    :param pipeline: name of the pipeline
+    """
+    head, _, rest = pipeline.partition(".")
+    parts = rest.split(".")
+    is_whole = len(parts) == 2 and all(_SECTION.fullmatch(part) for part in parts)
+    is_cut = len(pipeline) == MAX_LENGTH and _HASH.fullmatch(pipeline[-_HASH_DIGITS - len(_HASH_MARK) :]) is not None
+    return head if _DATABASE.fullmatch(head) and rest and (is_whole or is_cut) else None
+
+
+def _escape(part: str) -> str:
+    return "".join(
+        character if _PLAIN.fullmatch(character) else "".join(f"-{byte:02x}" for byte in character.encode())
+        for character in part
+    )
+
+
+def _unescape(part: str) -> str:
+    return _ESCAPED.sub(lambda found: bytes.fromhex(found[0].replace("-", "")).decode(), part)

@@ -1,0 +1,53 @@
+"""Interface of a source database as a whole: its catalog, and which of many tables have new rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.config.database.catalog import Catalog
+    from airflow_provider_ckpt.config.pipeline import Pipeline
+
+
+@dataclass(frozen=True, slots=True)
+class TableProgress:
+    """Position up to which the pipeline of one table has planned.
+
+    :param pipeline: the pipeline
+    :param planned_end: position before which everything was planned; None if the pipeline has not begun
+    :param state: JSON-ready values that the source stored at its last planning; see :attr:`.Plan.states`
+    :param identity: identity of the table when the pipeline began; see :attr:`.SourcePartition.identity`
+    """
+
+    pipeline: Pipeline
+    planned_end: int | None = None
+    state: Mapping[str, Any] | None = None
+    identity: str | None = None
+
+
+class SourceDatabase(Protocol):
+    """A database whose tables are sources; it is created with the connection and reads without changing anything."""
+
+    def read_catalog(self) -> Catalog:
+        """Return all tables of the database that can be sources, with their columns, in one query.
+
+        Tables of the system and of this package are left out, and so are the partitions of a table.
+
+        :raises SourceError: if the database cannot be reached
+        """
+
+    def count_new_records(self, tables: Sequence[TableProgress]) -> Mapping[str, int]:
+        """Return about how many new records each table has, by the name of its pipeline.
+
+        A table may be left out only if its next planning would find nothing: neither a record to plan nor a reason to
+        refuse one. A table about which nothing is known, because it is gone or may not be read, has 0: its own run
+        reports the error.
+
+        :param tables: the tables, with what was planned of each
+        :raises SourceError: if the database cannot be reached
+        """
+
+    def close(self) -> None:
+        """Close the connection."""

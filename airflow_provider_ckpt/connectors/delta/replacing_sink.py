@@ -1,0 +1,13 @@
+"""Control side of the delta sink with ``mode: replace``."""
+
+from __future__ import annotations
+
+from airflow_provider_ckpt.connectors.delta.sink import DeltaSink
+from airflow_provider_ckpt.connectors.two_phase.replacement import ReplacesTable
+
+
+class DeltaReplacingSink(DeltaSink, ReplacesTable):
+    """Sink that replaces all rows of a Delta table; see :class:`~.sink_protocol.ReplacingSink`.
+
+    Its parameters are those of :class:`.DeltaSink`.
+    """

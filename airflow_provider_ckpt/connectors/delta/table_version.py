@@ -1,0 +1,154 @@
+"""A Delta table at one version, or before its creation: what staging and commit check, and the commit itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.connectors.delta import restore_check
+from airflow_provider_ckpt.connectors.delta import table as delta_table
+from airflow_provider_ckpt.connectors.delta.column_types import decode_schema, misfits
+from airflow_provider_ckpt.connectors.delta.layout import DeltaLayout
+from airflow_provider_ckpt.connectors.two_phase.column_types import misfit_error
+from airflow_provider_ckpt.connectors.two_phase.replaceable_version import ReplaceableVersion
+from airflow_provider_ckpt.connectors.two_phase.staging import StagedBatch
+from airflow_provider_ckpt.core.errors import SinkError
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable, Field
+
+
+class DeltaVersion(ReplaceableVersion):
+    """Delta's implementation of :class:`ReplaceableVersion`.
+
+    :param layout: paths and application ids
+    :param table: the table at this version, or None while there is no table
+    :param adds_columns: whether the pipeline adds columns to the table, so that rows may lack nullable columns
+    """
+
+    layout: DeltaLayout
+
+    def __init__(self, layout: DeltaLayout, table: DeltaTable | None, *, adds_columns: bool = False) -> None:
+        super().__init__(layout)
+        self.table = table
+        self._adds_columns = adds_columns
+
+    @cached_property
+    def head(self) -> int | None:
+        """Number of the newest receipt node, from the table's ``txn`` action; it survives the clean-up of the log."""
+        return self.table.transaction_version(self.layout.receipts_app) if self.table is not None else None
+
+    @cached_property
+    def committed_epoch(self) -> int:
+        """Highest fenced epoch in the table's log, 0 if none."""
+        return (self.table.transaction_version(self.layout.epoch_app) or 0) if self.table is not None else 0
+
+    @cached_property
+    def epoch(self) -> int:
+        """Highest epoch fenced so far, from the table's log and from the fence files.
+
+        The files are read only now, after the table was opened; ``fence.py`` explains why the order matters.
+        """
+        fenced = (int(name) for name in self.layout.fences.names() if name.isdecimal())
+        return max(self.committed_epoch, max(fenced, default=0))
+
+    @property
+    def target(self) -> str | None:
+        """The table's id from its metadata, None if there is no table."""
+        return str(self.table.metadata().id) if self.table is not None else None
+
+    @property
+    def number(self) -> int:
+        """Number of this version, 0 if there is no table."""
+        return self.table.version() if self.table is not None else 0
+
+    @property
+    def next_number(self) -> int:
+        """Number of the next version, the only one that a commit can create."""
+        return self.number + 1
+
+    def restored_version(self, since: int) -> int | None:
+        """Return the older version that a RESTORE brought back; see :meth:`TableVersion.restored_version`.
+
+        A restore whose log entry was cleaned up is not detected.
+        """
+        if self.table is None:
+            return 0 if since else None
+        return restore_check.restored_version(self.table, self.layout.table, since)
+
+    def refuse_misfit(self, staged: StagedBatch) -> None:
+        """Raise an error if a staged batch's columns do not fit this table; see :meth:`TableVersion.refuse_misfit`."""
+        if staged.name is None or staged.schema is None or self.table is None:
+            return
+        problems = misfits(self.table, decode_schema(staged.schema), may_lack=self._adds_columns)
+        if problems:
+            raise misfit_error(f"the Delta table {self.layout.table}", problems)
+
+    def lacks(self, schema: str) -> list[Field]:
+        """Return the columns of rows that the table does not have, and that can be added to it.
+
+        If a column does not fit for another reason, such as its type, or if there is no table, the list is empty:
+        :meth:`refuse_misfit` reports this.
+
+        :param schema: columns of the rows, as :func:`encode_schema` returns them
+        """
+        from deltalake import Schema
+
+        gets = decode_schema(schema)
+        if self.table is None or misfits(self.table, gets, may_lack=True, may_add=True):
+            return []
+        known = {field.name for field in self.table.schema().fields}
+        return [field for field in Schema.from_arrow(gets).fields if field.name not in known]
+
+    def commit(self, added: Sequence[StagedBatch], epoch: int, head: int, note: Mapping[str, Any]) -> bool:
+        """Commit staged batches, epoch and head as the next version, or nothing; see :meth:`TableVersion.commit`.
+
+        :param added: staged batches
+        :param epoch: epoch of the run
+        :param head: number of the new receipt node
+        :param note: commit metadata for users
+        """
+        return self._commit(added, epoch, head, note, replacing=False)
+
+    def replace(self, added: Sequence[StagedBatch], epoch: int, head: int, note: Mapping[str, Any]) -> bool:
+        """Commit a next version without any file of this one; see :meth:`ReplaceableVersion.replace`.
+
+        :param added: staged batches
+        :param epoch: epoch of the run
+        :param head: number of the new receipt node
+        :param note: commit metadata for users
+        """
+        return self._commit(added, epoch, head, note, replacing=True)
+
+    def row_count(self) -> int:
+        """Return the number of rows by the log's statistics, or by the footers of files that have none."""
+        return delta_table.counted_rows(self.table, self.layout.table) if self.table is not None else 0
+
+    def _commit(
+        self, added: Sequence[StagedBatch], epoch: int, head: int, note: Mapping[str, Any], *, replacing: bool
+    ) -> bool:
+        from deltalake.exceptions import DeltaError
+        from deltalake.transaction import AddAction
+
+        if self.table is None:
+            raise SinkError(
+                f"there is no Delta table at {self.layout.table} any more, so nothing was committed.",
+                hint="Restore the table, or run again: the next run names the commands to choose from.",
+            )
+        actions = [
+            AddAction(file["path"], file["size"], {}, file["modified"], True, file["stats"])
+            for staged in added
+            for file in staged.files
+        ]
+        transactions = {self.layout.epoch_app: epoch, self.layout.receipts_app: head}
+        try:
+            delta_table.commit(
+                self.table, self.layout.table, actions, transactions, {"ckpt": dict(note)}, replacing=replacing
+            )
+        except (DeltaError, OSError) as error:
+            if not delta_table.has_newer_version(self.table, self.layout.table):
+                operation = f"commit to the Delta table {self.layout.table}"
+                raise delta_table.delta_error(error, operation) from error
+            return False
+        return True

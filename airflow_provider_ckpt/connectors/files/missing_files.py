@@ -1,0 +1,36 @@
+"""Describe delivered files or objects of a files sink that are gone although their receipts exist."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from airflow_provider_ckpt.core.receipt import Receipt
+
+
+class NamedReceipt(Protocol):
+    """A receipt with the name of the batch's file."""
+
+    @property
+    def receipt(self) -> Receipt:
+        """The receipt."""
+
+    @property
+    def file(self) -> str | None:
+        """Name of the file."""
+
+
+def describe_missing_files(gone: Sequence[NamedReceipt], kind: str, place: object) -> str | None:
+    """Return a clause that names one of the missing files and the key that allows it; None if none is missing.
+
+    :param gone: receipts whose files are gone
+    :param kind: what the place contains: ``file`` or ``object``
+    :param place: the directory or prefix
+    """
+    if not gone:
+        return None
+    number, verb = (f"the {kind}", "is") if len(gone) == 1 else (f"{len(gone)} {kind}s", "are")
+    return (
+        f"{number} of delivered batches, such as {gone[0].file} of {gone[0].receipt.key}, {verb} gone from {place} (if "
+        "readers may remove files, set sink.files_may_go: true)"
+    )

@@ -1,0 +1,157 @@
+"""Control side of a files sink in an object store: check the prefix, raise the fence, and read receipts."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+
+from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.connection import Connection
+from airflow_provider_ckpt.connectors.documents_beside_target import DocumentsBesideTarget
+from airflow_provider_ckpt.connectors.files.foreign_files import refuse_foreign_files
+from airflow_provider_ckpt.connectors.files.formats import count_rows, refuse_types
+from airflow_provider_ckpt.connectors.files.layout import DATA_PREFIX
+from airflow_provider_ckpt.connectors.files.missing_files import describe_missing_files
+from airflow_provider_ckpt.connectors.files.object_store.fence import fence
+from airflow_provider_ckpt.connectors.files.object_store.layout import ObjectLayout
+from airflow_provider_ckpt.connectors.files.object_store.publication import find_missing_files, roll_forward, sweep
+from airflow_provider_ckpt.connectors.files.object_store.version import ObjectFilesVersion
+from airflow_provider_ckpt.connectors.outputs import Output, WrittenFiles
+from airflow_provider_ckpt.connectors.sink_protocol import Claims, SinkContext
+from airflow_provider_ckpt.connectors.two_phase.commit_retries import CommitRetries
+from airflow_provider_ckpt.connectors.two_phase.receipt_nodes import CommittedReceipt
+from airflow_provider_ckpt.connectors.two_phase.receipts import ReceiptChain
+from airflow_provider_ckpt.connectors.two_phase.restored_target import (
+    batches_without_rows,
+    find_loss,
+)
+from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.errors import ReceiptsUnreadableError
+from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
+
+
+class ObjectFilesSink(DocumentsBesideTarget):
+    """Control side of files below a prefix of an object store; see :class:`Sink`.
+
+    :param pipeline: ``sink.path`` is the prefix's URL
+    :param connection: the object store's connection
+    :param context: ids of the ledger and the pipeline, and the epoch of the run
+    """
+
+    exactly_once = True
+
+    def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
+        self._pipeline = pipeline
+        self._layout = ObjectLayout.of(pipeline, connection, context)
+        super().__init__(self._layout)
+        self._dead_letters_in_sink = pipeline.dead_letter_queue.in_sink
+        self._receipts = ReceiptChain(self._layout)
+        self._reported_loss = False
+
+    @property
+    def location(self) -> str:
+        """Address of the prefix, such as ``files+s3://bucket/orders``; see :attr:`Sink.location`."""
+        return f"files+{self._layout.prefix.uri}"
+
+    def check(self) -> None:
+        """Raise an error if the prefix is not writable, has other objects, or the store ignores conditions."""
+        prefix = self._layout.prefix
+        prefix.check_writable("sink.path")
+        refuse_foreign_files(self._names_to_check(), self._layout.format, place=prefix, in_store=True)
+
+    def _names_to_check(self) -> Sequence[str]:
+        """Return the names of all objects before the first fence, later those of the newest commit alone.
+
+        A prefix that this sink has written to for long may have too many objects to list them in each run.
+        """
+        version = ObjectFilesVersion(self._layout)
+        if version.epoch == 0:
+            return list(self._layout.prefix.names())
+        try:
+            return [entry.file for entry in self._receipts.newest(version.head) if entry.file is not None]
+        except ReceiptsUnreadableError:
+            return []  # reported with the claims
+
+    def create_bookkeeping(self) -> None:
+        """Create nothing: the first fence creates the objects for it; see :meth:`Sink.create_bookkeeping`."""
+
+    def outputs(self) -> Sequence[Output]:
+        """Return the visible objects, and those of the dead letters, as outputs; see :class:`NamesOutputs`."""
+        layout = self._layout
+        rows = WrittenFiles("sink.path", layout.prefix, DATA_PREFIX, f".{layout.format}")
+        return (
+            [rows, layout.dead_letters.output("dead_letter_queue.sink: same")] if self._dead_letters_in_sink else [rows]
+        )
+
+    def check_columns(self, columns: Sequence[tuple[str, str]]) -> None:
+        """Raise an error if the format does not support a column's type; see :meth:`Sink.check_columns`."""
+        refuse_types(columns, self._layout.format)
+
+    def claims(self) -> Claims:
+        """Return this ledger's fence, the ledgers that fenced this pipeline, the target's id, and evidence of loss."""
+        version = ObjectFilesVersion(self._layout)
+        loss = find_loss(version, self._receipts)
+        self._reported_loss = loss is not None
+        evidence = loss.message if loss is not None else version.set_back
+        evidence = evidence or describe_missing_files(self._missing_files(version), "object", self._layout.prefix)
+        return Claims(version.epoch, self._layout.ledgers(), version.target, evidence)
+
+    def fence(self, epoch: int) -> None:
+        """Shut out all older epochs, then publish or remove what they have staged.
+
+        If :meth:`claims` or :meth:`receipts` of this object reported a loss of receipts before, the caller continues
+        only because a user accepted that loss, so the fence accepts it, too.
+        """
+        contention = CommitRetries(self._pipeline, str(self._layout.prefix))
+        head = fence(self._layout, self._receipts, epoch, contention, accepting=self._reported_loss)
+        sweep(self._layout, self._receipts, head, epoch)
+
+    def receipts(self, known: Mapping[str, KnownReceipts]) -> Iterator[Receipt]:
+        """Yield the receipts that the ledger does not know yet, after publishing staged objects of committed batches.
+
+        See :meth:`Sink.receipts`.
+        """
+        head = ObjectFilesVersion(self._layout).head
+        try:
+            roll_forward(self._layout, self._receipts, head)
+            yield from self._receipts.unknown_to(head, known)
+        except ReceiptsUnreadableError:
+            self._reported_loss = True
+            raise
+
+    def batches_without_receipt(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
+        """Return the given batches that have no readable receipt, or whose object is gone."""
+        version = ObjectFilesVersion(self._layout)
+        missing = set(batches_without_rows(version, self._receipts, keys))
+        if not self._layout.files_may_go:
+            found = self._readable(version, [key for key in keys if key not in missing])
+            missing |= {entry.receipt.key for entry in find_missing_files(self._layout, found)}
+        return [key for key in keys if key in missing]
+
+    def target_rows(self, *, exact: bool = False) -> int | None:
+        """Return the number of rows in all visible objects, including those of other pipelines below the prefix.
+
+        :param exact: whether to read every object; otherwise the result is None, as it is if readers may remove files
+        """
+        if not exact or self._layout.files_may_go:
+            return None
+        prefix, form = self._layout.prefix, self._layout.format
+        names = [name for name in prefix.names() if name.startswith(DATA_PREFIX) and name.endswith(f".{form}")]
+        return sum(count_rows(io.BytesIO((prefix / name).read() or b""), form) for name in names)
+
+    def close(self) -> None:
+        """Do nothing: no connection is held open."""
+
+    def _missing_files(self, version: ObjectFilesVersion) -> Sequence[CommittedReceipt]:
+        """Return those receipts of the newest commit whose objects are gone."""
+        if self._layout.files_may_go:
+            return []
+        return find_missing_files(self._layout, self._receipts.newest(version.head))
+
+    def _readable(self, version: ObjectFilesVersion, keys: Sequence[BatchKey]) -> list[CommittedReceipt]:
+        found: list[CommittedReceipt] = []
+        try:
+            found.extend(self._receipts.find(version.head, keys))
+        except ReceiptsUnreadableError:
+            return found
+        return found

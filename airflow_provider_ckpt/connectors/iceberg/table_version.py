@@ -1,0 +1,224 @@
+"""An Iceberg table at one version, and commits on it: one attempt each, and always with a snapshot.
+
+A catalog does not compare whole tables. It accepts a commit if the snapshot that the commit names as the last one still
+is the last, and applies the commit to whatever else has changed in the table; changed properties go unnoticed. So every
+commit of this sink, including the fence's, creates a snapshot (an empty one if there are no rows), and the catalog
+refuses every commit that was prepared before it. The library's own commit would then load the newest table and retry by
+itself (property ``commit.retry.num-retries``), past a fence that it does not know. It is therefore not used. Nor is its
+clean-up, which takes a conflict as proof that nothing was committed, although a response may have been lost.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.connectors.iceberg.catalog import library_errors
+from airflow_provider_ckpt.connectors.iceberg.column_types import add_new_columns, refuse_misfit, with_new_columns
+from airflow_provider_ckpt.connectors.iceberg.data_file import data_file
+from airflow_provider_ckpt.connectors.iceberg.layout import IcebergLayout
+from airflow_provider_ckpt.connectors.iceberg.table import TableAddress, live_files
+from airflow_provider_ckpt.connectors.two_phase.replaceable_version import ReplaceableVersion
+from airflow_provider_ckpt.connectors.two_phase.staging import StagedBatch
+from airflow_provider_ckpt.core.errors import SinkError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table
+
+_NEVER_MERGED = "false"
+
+
+class IcebergVersion(ReplaceableVersion):
+    """Iceberg's implementation of :class:`ReplaceableVersion`.
+
+    :param address: the table in its catalog
+    :param table: the table at this version; it is not refreshed
+    :param schema: columns of the rows to be added; the table gets the columns that it lacks, if the pipeline allows it
+    """
+
+    layout: IcebergLayout
+
+    def __init__(self, address: TableAddress, table: Table, schema: pa.Schema | Schema | None = None) -> None:
+        super().__init__(address.layout(table))
+        self.table = table
+        self.schema = with_new_columns(table, schema, adds_columns=address.adds_columns)
+        self._address = address
+        self._rows = schema
+
+    @property
+    def head(self) -> int | None:
+        """Number of the newest receipt node, from the table's property; None if there is none."""
+        head = self.table.properties.get(self.layout.head_property)
+        return int(head) if head is not None else None
+
+    @property
+    def epoch(self) -> int:
+        """Highest epoch fenced so far, from the table's property; 0 if none."""
+        return int(self.table.properties.get(self.layout.epoch_property, 0))
+
+    @property
+    def target(self) -> str:
+        """The table's UUID."""
+        return str(self.table.metadata.table_uuid)
+
+    @property
+    def number(self) -> int:
+        """Sequence number of the newest snapshot, 0 if there is none."""
+        snapshot = self.table.current_snapshot()
+        return (snapshot.sequence_number or 0) if snapshot is not None else 0
+
+    @property
+    def next_number(self) -> int:
+        """Next sequence number; 0 in a table of format version 1, which has none."""
+        return self.table.metadata.next_sequence_number()
+
+    def restored_version(self, since: int) -> int | None:
+        """Return the older version that a rollback brought back; see :meth:`TableVersion.restored_version`.
+
+        Expiry removes the oldest ancestors of a snapshot, and some programs then treat the oldest remaining one as the
+        first of all. So if all remaining ancestors are newer than ``since``, a rollback cannot be detected.
+        """
+        if not since:
+            return None
+        snapshots = {snapshot.snapshot_id: snapshot for snapshot in self.table.snapshots()}
+        ancestor = self.table.current_snapshot()
+        if ancestor is None:
+            return 0
+        while ancestor is not None and (ancestor.sequence_number or 0) > since:
+            ancestor = snapshots.get(ancestor.parent_snapshot_id or -1)
+        number = (ancestor.sequence_number or 0) if ancestor is not None else since
+        return number if number < since else None
+
+    def refuse_misfit(self, staged: StagedBatch) -> None:
+        """Raise an error if a staged batch does not fit this table's columns and partitioning.
+
+        :raises ConfigError: if the columns do not fit the table
+        :raises SinkError: if the table was altered after the batch was staged, but rows staged again would fit
+        """
+        from pyiceberg.io.pyarrow import schema_to_pyarrow
+        from pyiceberg.schema import Schema
+
+        if staged.name is None or staged.schema is None:
+            return
+        schema = Schema.model_validate_json(staged.schema)
+        specs = {file["spec"] for file in staged.files}
+        if schema.as_struct() == self.schema.as_struct() and specs == {self.table.spec().spec_id}:
+            return
+        refuse_misfit(
+            self._address.name, self.schema, schema_to_pyarrow(schema), adds_columns=self._address.adds_columns
+        )
+        raise SinkError(
+            f"the Iceberg table {self._address.name} was altered after rows were staged for it; nothing was committed.",
+            recoverable=True,
+            is_outage=True,
+            hint="The batch is sent again.",
+        )
+
+    def commit(self, added: Sequence[StagedBatch], epoch: int, head: int, note: Mapping[str, Any]) -> bool:
+        """Commit staged batches with epoch and head as a new snapshot, or nothing; see :meth:`TableVersion.commit`.
+
+        :param added: staged batches
+        :param epoch: epoch of the run
+        :param head: number of the new receipt node
+        :param note: commit metadata for users
+        """
+        return self._commit_batches(added, epoch, head, note, removed=None)
+
+    def replace(self, added: Sequence[StagedBatch], epoch: int, head: int, note: Mapping[str, Any]) -> bool:
+        """Commit a snapshot without any file of this version; see :meth:`ReplaceableVersion.replace`.
+
+        :param added: staged batches
+        :param epoch: epoch of the run
+        :param head: number of the new receipt node
+        :param note: commit metadata for users
+        """
+        return self._commit_batches(added, epoch, head, note, removed=self._files())
+
+    def row_count(self) -> int:
+        """Return the number of rows by the manifests, which count those of each file."""
+        return sum(file.record_count for file in self._files())
+
+    def commit_fence(self, epoch: int, head: int | None = None) -> bool:
+        """Commit the epoch with an empty snapshot; return False if another writer committed first, or may have.
+
+        :param epoch: the new epoch
+        :param head: number of a receipt node that starts a new chain, if the old chain is unreadable
+        """
+        note = {"pipeline": self.layout.pipeline, "fence": epoch}
+        properties = {self.layout.epoch_property: str(epoch)}
+        if head is not None:
+            properties[self.layout.head_property] = str(head)
+        return self._commit(properties, [], note)
+
+    def _files(self) -> list[DataFile]:
+        """Return the data files of this version.
+
+        :raises SinkError: if rows of a file are marked as deleted
+        """
+        try:
+            return live_files(self.table)
+        except library_errors() as error:
+            operation = f"read the manifests of the Iceberg table {self._address.name}"
+            raise self._address.error(error, operation) from None  # the cause may contain a secret
+
+    def _commit_batches(
+        self,
+        added: Sequence[StagedBatch],
+        epoch: int,
+        head: int,
+        note: Mapping[str, Any],
+        *,
+        removed: Sequence[DataFile] | None,
+    ) -> bool:
+        properties = {self.layout.epoch_property: str(epoch), self.layout.head_property: str(head)}
+        short = {**note, "batches": len(added)}  # a snapshot's summary stays in the table's metadata until it expires
+        return self._commit(properties, [file for staged in added for file in staged.files], short, removed)
+
+    def _commit(
+        self,
+        properties: dict[str, str],
+        files: Sequence[Mapping[str, Any]],
+        note: Mapping[str, Any],
+        removed: Sequence[DataFile] | None = None,
+    ) -> bool:
+        """Commit a snapshot and properties; return False if another writer committed first, or may have.
+
+        :param properties: table properties to set
+        :param files: staged files to add
+        :param note: information for users
+        :param removed: files of this version to remove; None for a snapshot that only adds files
+        """
+        from pyiceberg.table.update import AssertTableUUID
+
+        name = self._address.name
+        try:
+            transaction = self.table.transaction()
+            add_new_columns(transaction, self.table.schema(), self._rows, adds_columns=self._address.adds_columns)
+            transaction.set_properties(properties)
+            update_snapshot = transaction.update_snapshot(snapshot_properties={"ckpt": json.dumps(note)})
+            merged = self.table.properties.get("commit.manifest-merge.enabled") != _NEVER_MERGED
+            producer = (
+                update_snapshot.overwrite()
+                if removed is not None
+                else update_snapshot.merge_append()
+                if merged
+                else update_snapshot.fast_append()
+            )
+            with producer:
+                for old in removed or ():
+                    producer.delete_data_file(old)
+                for file in files:
+                    producer.append_data_file(data_file(file, self.table.spec(), self.schema))
+            requirements = (*transaction._requirements, AssertTableUUID(uuid=self.table.metadata.table_uuid))
+            self.table._do_commit(transaction._updates, requirements)
+        except library_errors() as error:
+            if not self._address.has_changed(self.table):
+                raise self._address.error(
+                    error, f"commit to the Iceberg table {name}"
+                ) from None  # the cause may contain a secret
+            return False
+        return True

@@ -1,0 +1,252 @@
+"""Control side of the postgres sink with ``mode: replace``: staging tables, and the transaction that publishes.
+
+The target's rows are deleted and the staged ones inserted, so views, grants and foreign keys remain, and readers see
+the old rows until the commit. TRUNCATE would be faster, but transactions that began before it would see an empty table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import closing
+from datetime import UTC
+from typing import Any
+
+from airflow_provider_ckpt.connectors.postgres.client import error_info, literal, open_psycopg, quote
+from airflow_provider_ckpt.connectors.postgres.durability import SET_DURABLE_COMMIT
+from airflow_provider_ckpt.connectors.postgres.fence import fenced_epoch, session_prefix
+from airflow_provider_ckpt.connectors.postgres.receipt_claim import claim_script
+from airflow_provider_ckpt.connectors.postgres.receipts import BookkeepingTables
+from airflow_provider_ckpt.connectors.postgres.row_writer import CHECK_CONSTRAINTS
+from airflow_provider_ckpt.connectors.postgres.sink import PostgresSink
+from airflow_provider_ckpt.connectors.postgres.staging import create_staging, own_staging_tables, staging_sql
+from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table, psycopg_fetch
+from airflow_provider_ckpt.connectors.receipt_row import to_receipt
+from airflow_provider_ckpt.connectors.refuse_fenced_run import refuse_unless_current, wrong_epoch_error
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
+from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
+from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, SinkError
+from airflow_provider_ckpt.core.receipt import Counts, Receipt
+from airflow_provider_ckpt.core.refresh import ReplaceLimits, missing_ranges
+from airflow_provider_ckpt.core.wave_messages import BatchTask, Outcome
+
+_MAY_CREATE = "SELECT pg_catalog.has_schema_privilege({0}::text, 'CREATE'), pg_catalog.row_security_active({1}::oid)"
+_INCOMPLETE_HINT = "Nothing was published. Run again: the next run begins a new refresh."
+
+
+class PostgresReplacingSink(PostgresSink):
+    """Sink that replaces all rows of a table; see :class:`~.sink_protocol.ReplacingSink`.
+
+    Its parameters are those of :class:`.PostgresSink`.
+    """
+
+    def check(self) -> None:
+        """Raise ConfigError if the target is unsuitable, or staging tables cannot be created beside it."""
+        super().check()
+        with self._session("checking the rights") as fetch, self._target_to_write(fetch) as table:
+            [(may_create, row_security)] = fetch(_MAY_CREATE, [table.schema, table.oid])
+        if not may_create:
+            raise ConfigError(
+                f"the user of connection {self._connection.id!r} may not create staging tables beside {table.label}.",
+                pipeline=self._pipeline,
+                hint=f"GRANT CREATE ON SCHEMA {quote(table.schema)} to it; mode: replace needs it.",
+            )
+        if row_security:
+            raise ConfigError(
+                f"policies of row level security apply to {table.label}, so not all of its rows can be replaced.",
+                pipeline=self._pipeline,
+                hint="Name a connection whose user owns the table or has BYPASSRLS.",
+            )
+
+    def prepare_staging(self, epoch: int, generation: int, abandoned_from: int | None) -> None:  # noqa: ARG002
+        """Drop the staging tables of all earlier refreshes of the pipeline and create one; see :class:`ReplacingSink`.
+
+        :param epoch: epoch of the run
+        :param generation: generation of the new refresh
+        :param abandoned_from: has no effect, since a staging table never becomes a part of the target
+        """
+        with self._session("creating a staging table") as fetch:
+            target = self._target(fetch)
+            bookkeeping = BookkeepingTables(target.schema)
+            fetch("BEGIN; SELECT 1", [])
+            rows = fetch(bookkeeping.lock_fence, [self._context.ledger, self._context.pipeline])
+            fenced = int(rows[0][0]) if rows else 0
+            if fenced == epoch:
+                for name in own_staging_tables(fetch, target, self._context):
+                    fetch(f"DROP TABLE {name}; SELECT 1", [])
+                fetch(f"{create_staging(target, generation, self._context)}; SELECT 1", [])
+            fetch("COMMIT; SELECT 1", [])
+            refuse_unless_current(fenced, epoch, bookkeeping.place, self._pipeline)
+
+    def row_counts(self, key: BatchKey) -> tuple[int, int]:
+        """Return the numbers of rows that the receipts count, and of rows in the target; see :class:`ReplacingSink`."""
+        with self._session("counting the rows") as fetch:
+            target = self._target(fetch)
+            return _delivered(self._receipts(fetch, key, target)), _count(fetch, target.sql)
+
+    def is_staged(self, key: BatchKey, rows_end: int) -> bool:
+        """Return whether every range has a receipt, and as many rows are staged; see :class:`ReplacingSink`."""
+        with self._session("counting the staged rows") as fetch:
+            target = self._target(fetch)
+            staging = staging_sql(target, key.generation)
+            if staging not in own_staging_tables(fetch, target, self._context):
+                return False
+            receipts = self._receipts(fetch, key, target)
+            return not missing_ranges(receipts, rows_end) and _count(fetch, staging) == _delivered(receipts)
+
+    def publish(self, task: BatchTask, epoch: int, limits: ReplaceLimits | None) -> Outcome:
+        """Delete the target's rows and insert the staged ones; see :class:`ReplacingSink`.
+
+        :param task: the batch that publishes
+        :param epoch: epoch of the run
+        :param limits: limits beyond which a user has to be asked; None if one has approved the refresh
+        """
+        import psycopg2
+
+        with self._session("describing the columns") as fetch:
+            target = self._target(fetch)
+        context = SinkContext(self._context.ledger, self._context.pipeline, epoch)
+        operation = f"publishing {task.key} to {self._name}"
+        client = open_psycopg(self._connection, f"{session_prefix(context)}{epoch}", ErrorType.SINK)
+        with closing(client):
+            try:
+                return self._publish(client, target, task, context, limits)
+            except psycopg2.Error as error:
+                info = error_info(error, ErrorType.SINK, operation, lost=client.closed != 0)
+            except SinkError as error:
+                info = error.info
+        return Outcome(task.key, task.attempt, AttemptOutcome.FAILED, error=info)
+
+    def _publish(
+        self, client: Any, target: Table, task: BatchTask, context: SinkContext, limits: ReplaceLimits | None
+    ) -> Outcome:
+        """Publish in a transaction of a session, which is rolled back when the session is closed.
+
+        :param client: psycopg2 connection in autocommit mode
+        :param target: the target
+        :param task: the batch that publishes
+        :param context: ids of the ledger and the pipeline, and the epoch of the run
+        :param limits: limits beyond which a user has to be asked
+        """
+        fetch = psycopg_fetch(client)
+        bookkeeping = BookkeepingTables(target.schema)
+        [(now,)] = fetch("SELECT pg_catalog.clock_timestamp()", [])
+        receipt = Receipt(
+            task.key, task.range, task.instruction.verdict, context.epoch, task.attempt, Counts(), now.astimezone(UTC)
+        )
+        existing = self._claim(client, receipt, context, bookkeeping)
+        if existing is not None:
+            verdict = AttemptOutcome(existing.verdict.value)
+            return Outcome(task.key, task.attempt, verdict, receipt=existing, receipt_existed=True)
+        if task.instruction is Instruction.DELIVER and not self._replace_rows(
+            client, target, task, bookkeeping, limits
+        ):
+            return Outcome(task.key, task.attempt, AttemptOutcome.NOT_ATTEMPTED)
+        with client.cursor() as cursor:
+            cursor.execute("COMMIT")
+        return Outcome(task.key, task.attempt, AttemptOutcome(receipt.verdict.value), receipt=receipt)
+
+    def _claim(
+        self, client: Any, receipt: Receipt, context: SinkContext, bookkeeping: BookkeepingTables
+    ) -> Receipt | None:
+        """Begin a transaction and claim the receipt; return the receipt that the batch has already, if any.
+
+        :raises FencedError: if the fence has a newer epoch
+        """
+        from psycopg2 import errors
+
+        key = receipt.key
+        try:
+            with client.cursor() as cursor:
+                cursor.execute(claim_script(receipt, context, bookkeeping, SET_DURABLE_COMMIT))
+            return None
+        except errors.UniqueViolation:
+            _roll_back(client)
+            values = [context.ledger, context.pipeline, key.generation, key.partition, key.seq]
+            return to_receipt(psycopg_fetch(client)(bookkeeping.receipt, values)[0])
+        except errors.NotNullViolation as error:
+            _roll_back(client)
+            fenced = fenced_epoch(psycopg_fetch(client), bookkeeping, context)
+            raise wrong_epoch_error(fenced, context.epoch, bookkeeping.place, context.pipeline) from error
+
+    def _replace_rows(
+        self,
+        client: Any,
+        target: Table,
+        task: BatchTask,
+        bookkeeping: BookkeepingTables,
+        limits: ReplaceLimits | None,
+    ) -> bool:
+        """Replace the target's rows in the open transaction, after all rows of the refresh are found to be staged.
+
+        :param client: psycopg2 connection in an open transaction
+        :param target: the target
+        :param task: the batch that publishes
+        :param bookkeeping: the bookkeeping tables
+        :param limits: limits beyond which a user has to be asked
+        :return: False if a limit is exceeded, and the transaction is to be rolled back
+        :raises SinkError: if a range has no receipt, or the numbers of rows differ from those of the receipts
+        """
+        fetch = psycopg_fetch(client)
+        staging = staging_sql(target, task.key.generation)
+        with client.cursor() as cursor:
+            cursor.execute(f"LOCK TABLE {target.sql} IN SHARE ROW EXCLUSIVE MODE")
+            receipts = self._receipts(fetch, task.key, target)
+            missing = missing_ranges(receipts, task.range.start)
+            if missing:
+                raise self._incomplete(task, f"pages {', '.join(map(str, missing[:3]))} of it are not staged")
+            delivered = _delivered(receipts)
+            cursor.execute(f"DELETE FROM {target.sql}")
+            if limits is not None and limits.refusal_reason(delivered, cursor.rowcount) is not None:
+                return False
+            names = ", ".join(quote(column.name) for column in target.columns if not column.generated)
+            cursor.execute(f"INSERT INTO {target.sql} ({names}) OVERRIDING SYSTEM VALUE SELECT {names} FROM {staging}")
+            if cursor.rowcount != delivered and (staged := _count(fetch, staging)) != delivered:
+                lost = f"its receipts count {delivered:,} rows, and {staged:,} are staged"
+                raise self._incomplete(task, lost)
+            cursor.execute(CHECK_CONSTRAINTS)
+            present = _count(fetch, target.sql)
+            if present != delivered and not self._declared.sink.may_store_other_rows:
+                raise SinkError(
+                    f"publishing {task.key} to {self._name}: {delivered:,} rows were staged, and the target would have "
+                    f"{present:,}.",
+                    pipeline=self._pipeline,
+                    batch=str(task.key),
+                    hint="A trigger of the target drops or adds rows. Change it, or write sink.rows_may_differ: true.",
+                )
+            key = [self._context.ledger, self._context.pipeline, *task.key.to_json()]
+            cursor.execute(bookkeeping.store_added(str(present)).format(*map(literal, key)))
+            cursor.execute(f"DROP TABLE {staging}")
+        return True
+
+    def _receipts(self, fetch: Fetch, key: BatchKey, target: Table) -> list[Receipt]:
+        """Return the receipts of a refresh without that of the batch that publishes.
+
+        :param fetch: runs a query and returns its rows
+        :param key: the batch that publishes
+        :param target: the target
+        """
+        values = [self._context.ledger, self._context.pipeline, key.generation, key.partition]
+        rows = fetch(BookkeepingTables(target.schema).receipts_of_generation, values)
+        return [receipt for receipt in map(to_receipt, rows) if receipt.key != key]
+
+    def _incomplete(self, task: BatchTask, reason: str) -> SinkError:
+        return SinkError(
+            f"the refresh {task.key} is not complete: {reason}.",
+            pipeline=self._pipeline,
+            batch=str(task.key),
+            hint=_INCOMPLETE_HINT,
+        )
+
+
+def _delivered(receipts: Iterable[Receipt]) -> int:
+    return sum(receipt.counts.delivered for receipt in receipts)
+
+
+def _count(fetch: Fetch, table: str) -> int:
+    return int(fetch(f"SELECT count(*) FROM {table}", [])[0][0])
+
+
+def _roll_back(client: Any) -> None:
+    with client.cursor() as cursor:
+        cursor.execute("ROLLBACK")

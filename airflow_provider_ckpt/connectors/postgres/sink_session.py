@@ -1,0 +1,119 @@
+"""Connection of the postgres sink to its database, and the description of the target table there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.connectors.connection import Connection
+from airflow_provider_ckpt.connectors.postgres.client import error_info, open_psycopg, require_connection, to_exception
+from airflow_provider_ckpt.connectors.postgres.connector import PostgresSinkSection
+from airflow_provider_ckpt.connectors.postgres.receipts import BookkeepingTables
+from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table, describe_table, psycopg_fetch
+from airflow_provider_ckpt.connectors.postgres.target_creation import TargetCreation
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
+from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.config.pipeline import Pipeline
+
+INSUFFICIENT_PRIVILEGE = "42501"
+_RIGHTS_HINT = (
+    "`airflow ckpt db roles sink` prints what the role needs; name each pipeline that runs as that role by --pipeline."
+)
+
+
+class SinkSession:
+    """Session with the database of the target, opened at the first statement and kept until an error or :meth:`close`.
+
+    :param pipeline: ``sink.table`` names the target
+    :param connection: the Airflow connection of the database
+    :param context: ids of the ledger and the pipeline, and the epoch of the run
+    """
+
+    def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
+        sink = PostgresSinkSection.of(pipeline)
+        self._declared = pipeline
+        self._pipeline = pipeline.name
+        self._name = sink.table
+        self._upsert = sink.key if sink.upserts else ()
+        self._connection = require_connection(connection, "sink")
+        self._context = context
+        self._client: Any = None
+        self._described: Table | None = None
+        self._creation = TargetCreation(pipeline, sink) if sink.create else None
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    @contextmanager
+    def _session(self, operation: str) -> Iterator[Fetch]:
+        """Yield a function that runs a statement and returns its rows; open the connection if it is not open.
+
+        :param operation: phrase for the error message, such as ``reading receipts``
+        :raises SinkError: if the server reports an error, or the connection is lost; the connection is then closed
+        """
+        import psycopg2
+
+        if self._client is None:
+            self._client = open_psycopg(self._connection, f"ckpt-sink:{self._pipeline}", ErrorType.SINK)
+        try:
+            yield psycopg_fetch(self._client)
+        except psycopg2.Error as error:
+            lost = self._client.closed != 0
+            self.close()
+            info = error_info(error, ErrorType.SINK, f"{operation} of {self._name}", lost=lost)
+            raise to_exception(info, _RIGHTS_HINT if info.sqlstate == INSUFFICIENT_PRIVILEGE else None) from error
+
+    @contextmanager
+    def _target_to_write(self, fetch: Fetch) -> Iterator[Table]:
+        """Describe the target again; one that a run would create exists until the end of the ``with`` block."""
+        self._described = None
+        if self._find_target(fetch) is None and self._creation is not None:
+            with self._creation.rehearsed(fetch):
+                table = describe_table(fetch, self._name)
+                assert table is not None
+                yield table
+        else:
+            yield self._target(fetch)
+
+    def _bookkeeping(self, fetch: Fetch) -> BookkeepingTables:
+        """Return the bookkeeping tables, which are in the schema of the target even if that does not exist yet."""
+        if self._creation is not None and self._find_target(fetch) is None:
+            return BookkeepingTables(self._creation.schema(fetch))
+        return BookkeepingTables(self._target(fetch).schema)
+
+    def _target(self, fetch: Fetch) -> Table:
+        """Return the target.
+
+        :raises ConfigError: if it does not exist
+        """
+        table = self._find_target(fetch)
+        if table is None:
+            hint = "Create it, write sink.create: true, or check sink.table (schema.table, in the letter case it has)."
+            raise ConfigError(
+                f"target table {self._name} does not exist in connection {self._connection.id!r}.",
+                pipeline=self._pipeline,
+                hint="A run creates it (sink.create: true)." if self._creation else hint,
+            )
+        return table
+
+    def _find_target(self, fetch: Fetch) -> Table | None:
+        """Return the target; None if it does not exist."""
+        if self._described is not None:
+            return self._described
+        table = describe_table(fetch, self._name)
+        if table is None:
+            return None
+        if table.kind not in ("r", "p"):
+            raise ConfigError(
+                f"target {table.label} is not a table (relkind {table.kind}).",
+                pipeline=self._pipeline,
+                hint="Name a table or a partitioned table.",
+            )
+        self._described = table
+        return table

@@ -1,0 +1,77 @@
+"""Staging tables beside a target: each has the rows of one refresh until they are published.
+
+A staging table is unlogged: if the server crashes, it is empty, which publishing detects by the counts in the receipts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from airflow_provider_ckpt.connectors.postgres.client import literal, quote, split_table
+from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
+
+_MAX_NAME_BYTES = 63
+_OWN = """
+SELECT c.relname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = {0}::text AND c.relkind = 'r' AND left(c.relname, 11) = 'ckpt_stage_'
+  AND pg_catalog.obj_description(c.oid, 'pg_class') = {1}::text
+"""
+
+
+def staging_name(table: str, generation: int) -> str:
+    """Return the name of the staging table of a refresh: at most 63 bytes, different for each target and generation.
+
+    :param table: name of the target without its schema
+    :param generation: the generation
+    """
+    name = f"ckpt_stage_{generation}_{table}"
+    if len(name.encode()) <= _MAX_NAME_BYTES:
+        return name
+    digest = f"_{hashlib.sha256(table.encode()).hexdigest()[:8]}"
+    return name.encode()[: _MAX_NAME_BYTES - len(digest)].decode(errors="ignore") + digest
+
+
+def staging_place(place: str, generation: int) -> str:
+    """Return the name of the staging table of a refresh as a pipeline would name it.
+
+    :param place: name of the target as the pipeline gives it
+    :param generation: the generation
+    """
+    schema, table = split_table(place)
+    name = quote(staging_name(table, generation))
+    return f"{quote(schema)}.{name}" if schema else name
+
+
+def staging_sql(target: Table, generation: int) -> str:
+    """Return schema and name of the staging table of a refresh as SQL."""
+    return f"{quote(target.schema)}.{quote(staging_name(target.name, generation))}"
+
+
+def own_staging_tables(fetch: Fetch, target: Table, context: SinkContext) -> list[str]:
+    """Return the staging tables that a pipeline has left beside a target, as SQL.
+
+    :param fetch: runs a query and returns its rows
+    :param target: the target
+    :param context: ids of the ledger and the pipeline
+    """
+    found = fetch(_OWN, [target.schema, _owner(context)])
+    return [f"{quote(target.schema)}.{quote(name)}" for (name,) in found]
+
+
+def create_staging(target: Table, generation: int, context: SinkContext) -> str:
+    """Return the statements that create the staging table of a refresh, with the owner in its comment.
+
+    :param target: the target
+    :param generation: the generation
+    :param context: ids of the ledger and the pipeline
+    """
+    name = staging_sql(target, generation)
+    return (
+        f"CREATE UNLOGGED TABLE {name} (LIKE {target.sql} INCLUDING ALL);"
+        f" COMMENT ON TABLE {name} IS {literal(_owner(context))}"
+    )
+
+
+def _owner(context: SinkContext) -> str:
+    return f"staging of ckpt pipeline {context.pipeline}, ledger {context.ledger}"

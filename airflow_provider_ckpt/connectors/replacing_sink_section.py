@@ -1,0 +1,52 @@
+"""Base class of the models of the section ``sink`` of sinks that support ``mode: replace``, with its limits."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from airflow_provider_ckpt.config.fields import Section
+from airflow_provider_ckpt.config.percentages import Percentage
+from airflow_provider_ckpt.config.sink import SinkSection
+from airflow_provider_ckpt.core.refresh import ReplaceLimits
+
+
+class ReplaceSection(Section):
+    """Limits beyond which a refresh waits for a user before it replaces the target's rows.
+
+    :param allow_empty: whether a refresh without rows may replace a target that has rows
+    :param max_shrink: greatest part of the target's rows that a refresh may lack, such as ``50%``
+    """
+
+    allow_empty: bool = False
+    max_shrink: Percentage = Decimal("0.5")
+
+
+class ReplacingSinkSection(SinkSection):
+    """Sink that can replace all records of its target.
+
+    :param mode: ``append``, or ``replace`` of all rows by those of each run; a subclass may have more modes
+    :param replace: limits of ``mode: replace``
+    """
+
+    mode: Literal["append", "upsert", "replace"] = "append"
+    replace: ReplaceSection = Field(default_factory=ReplaceSection)
+
+    @model_validator(mode="after")
+    def _limits_of_mode(self) -> Self:
+        if self.replace != ReplaceSection() and self.mode != "replace":
+            raise ValueError("replace requires mode: replace; write that, or leave replace out")
+        return self
+
+    @property
+    def replaces(self) -> ReplaceLimits | None:
+        """The limits with ``mode: replace``; see :attr:`SinkSection.replaces`."""
+        limits = ReplaceLimits(self.replace.allow_empty, self.replace.max_shrink)
+        return limits if self.mode == "replace" else None
+
+    @property
+    def may_lose_rows(self) -> bool:
+        """True with ``mode: replace``, which removes rows itself; see :attr:`SinkSection.may_lose_rows`."""
+        return self.mode == "replace"

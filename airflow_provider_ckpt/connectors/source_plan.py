@@ -1,0 +1,162 @@
+"""The plan of a source: what a run asks it to plan, and the batches, files and states that it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider_ckpt.core.errors import CkptError
+from airflow_provider_ckpt.core.ranges import Range
+
+SOURCE_END = "reaches"
+"""Key in a partition's state (:attr:`Plan.states`) of the position after the newest record that the source contains.
+
+Some of the records before it may not be readable yet. Lag is counted up to this position.
+"""
+
+SNAPSHOT = "snapshot"
+"""Key in a partition's state (:attr:`Plan.states`) of facts about the source at the last planning.
+
+The next planning compares the source with these facts, to detect that positions below the checkpoint were assigned to
+records since. A rewind removes them; a recovery that accounts for all records found replaces them.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePartition:
+    """A part of a source with an order and a checkpoint of its own.
+
+    :param id: short and stable name; appears in batch names
+    :param identity: identity of the topic, table or directory itself (topic id; system identifier and table oid;
+        resolved directory); it reveals that the object was recreated under the same name, which is an error
+    """
+
+    id: str
+    identity: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A discovered file, recorded permanently in the order of discovery.
+
+    :param ordinal: number in discovery order, from 0
+    :param path: absolute path
+    :param base: position of the file's first byte: the sum of the sizes of all files before it
+    :param size: number of bytes (of rows for Parquet)
+    :param etag: text that changes when the file's content does (modification time in ns, size and inode, or the object
+        store's etag)
+    """
+
+    ordinal: int
+    path: str
+    base: int
+    size: int
+    etag: str
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Position at which a partition starts for the first time.
+
+    :param position: the position
+    :param files: for the files source, the discovered files, in order, over whose bytes or rows the position counts;
+        they are recorded with it, so that the position means the same bytes even if other files appear before the first
+        planning
+    """
+
+    position: int
+    files: Sequence[SourceFile] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RangeToPlan:
+    """A range of one partition to split into batches.
+
+    :param partition: id of the partition
+    :param start: first position to plan
+    :param end: end of the range (for a gap to be planned again), or None for as far as the source reaches. If it equals
+        ``start`` there is nothing to split, and only the bound is requested
+    """
+
+    partition: str
+    start: int
+    end: int | None = None
+
+    @property
+    def needs_bound(self) -> bool:
+        """Return whether planning must determine the bound: how far the source may be read now."""
+        return self.end is None or self.end == self.start
+
+
+FindUnreceipted = Callable[[str, Sequence[Range]], Sequence[Range] | None]
+"""Function that takes the id of a partition and ranges of it that were planned, and looks for records without receipt.
+
+It returns ranges with the records that the source contains there now and whose positions are in no receipt; an empty
+sequence if there are none. It returns None if the receipts do not tell this for all of the given ranges.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """Arguments of one planning.
+
+    :param ranges: ranges to plan, oldest first
+    :param records_per_batch: number of records in a batch, exact where the source can count; None if the source chooses
+    :param max_records: approximate maximum of records to plan (back-pressure); at least one batch is planned if there
+        are records
+    :param files: files discovered so far (files source)
+    :param states: :attr:`Plan.states` of the previous planning, by partition
+    :param committed: checkpoint of each partition: every batch before this position has a verdict
+    :param lag_only: whether the plan only serves to measure the lag; the source then hardly waits for a bound to close
+    :param find_unreceipted: function that finds records in ranges planned before that are in no receipt; None if not
+        available
+    """
+
+    ranges: Sequence[RangeToPlan]
+    records_per_batch: int | None
+    max_records: int
+    files: Sequence[SourceFile] = ()
+    states: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    committed: Mapping[str, int] = field(default_factory=dict)
+    lag_only: bool = False
+    find_unreceipted: FindUnreceipted | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedBatch:
+    """A range to be recorded as a batch.
+
+    :param partition: id of the partition
+    :param range: positions of the batch
+    :param records: expected number of records, if known
+    :param expired: whether the source has deleted all records of the range (retention); an event in the ledger reports
+        this, and a user decides to skip the batch
+    """
+
+    partition: str
+    range: Range
+    records: int | None = None
+    expired: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Result of planning; the ledger stores all of it in one transaction.
+
+    :param batches: contiguous per partition, starting where the request's ranges start
+    :param files: newly discovered files
+    :param bounds: closed bound of each partition: the position before which no new records can appear
+    :param states: per partition, JSON-ready values that the ledger stores and the source receives at the next planning
+    :param more: whether the source has more records than were planned (``max_records`` reached)
+    :param refused: an error for each part of the source that cannot be read; the run delivers the rest, then fails
+    :param notices: warnings about probable mistakes, one line each
+    """
+
+    batches: Sequence[PlannedBatch] = ()
+    files: Sequence[SourceFile] = ()
+    bounds: Mapping[str, int] = field(default_factory=dict)
+    states: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    more: bool = False
+    refused: Sequence[CkptError] = ()
+    notices: Sequence[str] = ()

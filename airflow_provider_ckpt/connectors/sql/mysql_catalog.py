@@ -1,0 +1,60 @@
+"""All tables of a MySQL or MariaDB server that the connection's user may see, from ``information_schema``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.config.database.catalog import CatalogTable
+from airflow_provider_ckpt.connectors.sql.names import quote
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+_TABLES = """
+SELECT table_schema, table_name, table_rows FROM information_schema.tables
+WHERE table_type IN ('BASE TABLE', 'SYSTEM VERSIONED')
+  AND table_schema NOT IN ('information_schema', 'mysql', 'performance_schema', 'sys')
+  AND table_name NOT IN ('ckpt_sink_fence', 'ckpt_sink_receipt', 'ckpt_sink_dead_letter', 'ckpt_sink_replay')
+ORDER BY 1, 2
+"""
+_COLUMNS = """
+SELECT table_schema, table_name, column_name FROM information_schema.columns
+WHERE table_schema NOT IN ('information_schema', 'mysql', 'performance_schema', 'sys') ORDER BY 1, 2, ordinal_position
+"""
+_KEYS = """
+SELECT table_schema, table_name, column_name FROM information_schema.statistics
+WHERE index_name = 'PRIMARY' AND table_schema NOT IN ('information_schema', 'mysql', 'performance_schema', 'sys')
+ORDER BY 1, 2, seq_in_index
+"""
+
+
+def read_catalog(connection: sa.Connection) -> list[CatalogTable]:
+    """Return all tables with their columns and primary keys, in three queries.
+
+    :param connection: an open connection
+    """
+    columns, keys = _by_table(connection, _COLUMNS), _by_table(connection, _KEYS)
+    return [
+        CatalogTable(
+            schema,
+            name,
+            f"{_reference(schema)}.{_reference(name)}",
+            tuple(columns.get((schema, name), ())),
+            tuple(keys.get((schema, name), ())),
+            None if rows is None else int(rows),
+        )
+        for schema, name, rows in connection.exec_driver_sql(_TABLES)
+    ]
+
+
+def _by_table(connection: sa.Connection, query: str) -> dict[tuple[str, str], list[str]]:
+    """Return the names of columns by schema and table, in the order of the query."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for schema, table, column in connection.exec_driver_sql(query):
+        found.setdefault((schema, table), []).append(column)
+    return found
+
+
+def _reference(name: str) -> str:
+    """Return a name as ``source.table`` has it: in double quotes where it needs them."""
+    return quote(name) if set('."`') & set(name) else name

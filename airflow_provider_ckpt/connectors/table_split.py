@@ -1,0 +1,93 @@
+"""Split ranges of a table into batches: the loop over the ranges, the result, and the size of a batch if none is set.
+
+Each connector finds the bounds of batches in its own way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+from airflow_provider_ckpt.connectors.source_plan import Plan, PlannedBatch, PlanRequest
+from airflow_provider_ckpt.core.ranges import Range
+
+AUTO_RECORDS = 50_000
+"""Greatest number of records in a batch if the pipeline sets none."""
+
+_ONE_BATCH_RECORDS = 20_000
+"""Greatest number of records that are planned as one batch; more are split into at least :data:`_MIN_BATCHES`."""
+
+_MIN_BATCHES = 4
+
+MAX_COUNTED = _MIN_BATCHES * AUTO_RECORDS
+"""Number of records of a range from which on :func:`batch_records` needs no exact count."""
+
+MAX_BATCHES = 2_000
+"""Greatest number of batches of one plan where each costs queries."""
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Result of splitting a range.
+
+    :param batches: the batches, in order
+    :param more: whether rows of the range remain beyond the last batch
+    """
+
+    batches: Sequence[PlannedBatch]
+    more: bool
+
+    @classmethod
+    def without_rows(cls, partition: str, span: Range) -> Self:
+        """Return one batch that covers a range without rows, so that the checkpoint can move over it.
+
+        :param partition: id of the source partition
+        :param span: the range
+        """
+        return cls([PlannedBatch(partition, span, 0)], False)
+
+    @property
+    def records(self) -> int:
+        """Expected number of records in the batches."""
+        return sum(batch.records or 0 for batch in self.batches)
+
+
+def plan_ranges(request: PlanRequest, plan: Plan, split: Callable[[Range, int], Split]) -> Plan:
+    """Return a plan with the batches of the requested ranges, of as many records as the request allows.
+
+    A range without an end reaches to the closed bound of its partition. One whose rows are gone becomes a batch without
+    records, since the checkpoint must pass it.
+
+    :param request: the ranges, and the maximum of records
+    :param plan: plan without batches that has the closed bounds
+    :param split: splits a range into batches of at most a number of records in total, but at least one
+    """
+    batches: list[PlannedBatch] = []
+    left, more = request.max_records, plan.more
+    for todo in request.ranges:
+        end = plan.bounds.get(todo.partition) if todo.end is None else todo.end
+        if end is None or end <= todo.start:
+            continue
+        if left <= 0:
+            more = True
+            break
+        span = Range(todo.start, end)
+        found = split(span, left)
+        if not found.batches and todo.end is not None:
+            found = Split.without_rows(todo.partition, span)
+        batches.extend(found.batches)
+        left -= found.records
+        more = more or found.more
+    return replace(plan, batches=batches, more=more)
+
+
+def batch_records(counted: int, most: int = AUTO_RECORDS) -> int:
+    """Return the number of records that each batch of a range should have.
+
+    It is at most ``most``, and less if the range would otherwise yield too few batches for several lanes.
+
+    :param counted: number of records in the range; :data:`MAX_COUNTED` if there are that many or more
+    :param most: greatest number of records in a batch
+    """
+    return most if counted <= _ONE_BATCH_RECORDS else min(most, -(-counted // _MIN_BATCHES))

@@ -1,0 +1,164 @@
+"""Nodes of a receipt chain: the receipts of one commit, a summary of all before, and the file in which both are stored.
+
+``receipts.py`` explains the chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.ranges import Range, merge
+from airflow_provider_ckpt.core.receipt import Receipt
+
+_FORMAT = 1
+_MAX_RUNS = 100
+"""Maximum number of ranges of seqs in a node's summary of one partition; if there are more, the highest are stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedReceipt:
+    """A batch's receipt, with the staged files of the batch and the commit that added them.
+
+    :param receipt: the receipt
+    :param file: name of the staged files that were committed with the receipt (:attr:`StagedBatch.name`); None if none
+    :param version: version of the table that the commit created; 0 until the receipt is read back
+    :param staged: files and columns of a batch of a refresh (:attr:`StagedBatch.for_refresh`), which the commit did not
+        add to the table; None if it added them
+    """
+
+    receipt: Receipt
+    file: str | None
+    version: int = 0
+    staged: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiptedBatches:
+    """A node's summary of one generation and partition: batches with a receipt in the node or in any node before it.
+
+    :param seq: highest seq of these batches
+    :param end: highest range end of these batches
+    :param runs: seqs of these batches, as ranges of consecutive numbers; only the highest ranges are stored, so a batch
+        with a lower seq may have a receipt, too
+    """
+
+    seq: int
+    end: int
+    runs: tuple[Range, ...]
+
+    def with_receipt(self, seq: int, end: int) -> ReceiptedBatches:
+        """Return a summary of these batches and one more.
+
+        :param seq: seq of the additional batch
+        :param end: its range end
+        """
+        runs = merge([*self.runs, Range(seq, seq + 1)])
+        return ReceiptedBatches(max(self.seq, seq), max(self.end, end), tuple(runs[-_MAX_RUNS:]))
+
+    def contains(self, seq: int) -> bool:
+        """Return whether the stored ranges have this seq. True means a receipt; False does not exclude one."""
+        return any(run.start <= seq < run.end for run in self.runs)
+
+
+NO_BATCHES = ReceiptedBatches(-1, 0, ())
+"""Summary of no batches."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiptNode:
+    """Receipts of one commit: a link of the chain, stored in one JSON file.
+
+    :param previous: number of the node before this one; None if this is the first
+    :param version: version of the table that the commit created, 0 if not recorded
+    :param entries: receipts of the commit
+    :param receipted: the node's summary: batches with a receipt in this node or any before it, by generation and
+        partition
+    :param cut: number of an older node that cannot be read: the chain ends at the node that follows it; None if no cut
+        is known
+    """
+
+    previous: int | None
+    version: int
+    entries: Sequence[CommittedReceipt]
+    receipted: Mapping[tuple[int, str], ReceiptedBatches]
+    cut: int | None = None
+
+    def may_contain(self, key: BatchKey) -> bool:
+        """Return False if a batch certainly has no receipt in this node or an earlier one; True if it may have one."""
+        return key.seq <= self.receipted.get((key.generation, key.partition), NO_BATCHES).seq
+
+    def contains(self, key: BatchKey) -> bool:
+        """Return True if a batch certainly has a receipt in this node or an earlier one; False if it may have none."""
+        return self.receipted.get((key.generation, key.partition), NO_BATCHES).contains(key.seq)
+
+
+def node_document(
+    previous: int | None,
+    version: int,
+    entries: Sequence[CommittedReceipt],
+    reach: Mapping[tuple[int, str], ReceiptedBatches],
+    cut: int | None,
+) -> dict[str, Any]:
+    """Return a node as a JSON-ready dict; :func:`parse_node` is the inverse.
+
+    :param previous: number of the node that the chain continues with; None to end it here
+    :param version: version of the table that the commit creates
+    :param entries: receipts of the node
+    :param reach: the node's summary, by generation and partition
+    :param cut: number of an older node that cannot be read, so that the chain ends at the node that follows it
+    """
+    return {
+        "format": _FORMAT,
+        "previous": previous,
+        "version": version,
+        "receipts": [
+            entry.receipt.to_json() | {"file": entry.file} | ({} if entry.staged is None else {"staged": entry.staged})
+            for entry in entries
+        ],
+        "reach": [
+            [*where, how_far.seq, how_far.end, [[run.start, run.end] for run in how_far.runs]]
+            for where, how_far in sorted(reach.items())
+        ],
+        "cut": cut,
+    }
+
+
+def parse_node(document: Mapping[str, Any], number: int) -> ReceiptNode:
+    """Parse the JSON document of a receipt node.
+
+    :param document: the parsed JSON
+    :param number: number of the node
+    :raises ValueError: if the document is damaged; possibly another parsing error instead
+    """
+    previous, version, cut = document["previous"], document.get("version", 0), document.get("cut")
+    if any(type(found) is not int for found in (version, previous or 0, cut or 0)):
+        raise TypeError("the number of a receipt file or of a table version is not an integer")
+    if previous is not None and not 0 <= previous < number:
+        raise ValueError(f"receipt file {number} names file {previous} as its predecessor, which is not an earlier one")
+    return ReceiptNode(
+        previous,
+        version,
+        [
+            CommittedReceipt(Receipt.from_json(item), item["file"], version, item.get("staged"))
+            for item in document["receipts"]
+        ],
+        {
+            (int(generation), str(partition)): _parse_receipted(*how_far)
+            for generation, partition, *how_far in document["reach"]
+        },
+        cut,
+    )
+
+
+def _parse_receipted(seq: int, end: int, runs: Sequence[Sequence[int]] | None = None) -> ReceiptedBatches:
+    """Return which batches of one partition have a receipt, from the summary of the partition in a node.
+
+    :param seq: highest seq with a receipt
+    :param end: highest range end of these batches
+    :param runs: half-open ranges of the seqs that have a receipt; None in an early format, which named ``seq`` alone
+    """
+    found = [Range(seq, seq + 1)] if runs is None else [Range(int(start), int(after)) for start, after in runs]
+    return ReceiptedBatches(int(seq), int(end), tuple(found))

@@ -1,0 +1,104 @@
+"""Find the changes between two lists of a source's columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from airflow_provider_ckpt.core.schema_version import ColumnState, SourceColumn, VersionColumn
+
+
+class ChangeKind(StrEnum):
+    """Kind of the change of one column.
+
+    - ``new_column``, ``wider_type``, ``other_type``, ``dropped_column``, ``renamed_column``: as the policy's keys
+    - ``replaced_column``: dropped, and another one was added under its name
+    - ``exchanged_column``: its name belongs now to another column that was read before
+    - ``admitted_column``: the source's column is the same, and the policy or a user no longer refuses its values
+    """
+
+    NEW = "new_column"
+    WIDER = "wider_type"
+    OTHER_TYPE = "other_type"
+    DROPPED = "dropped_column"
+    RENAMED = "renamed_column"
+    REPLACED = "replaced_column"
+    EXCHANGED = "exchanged_column"
+    ADMITTED = "admitted_column"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Change of one column of the source.
+
+    :param kind: kind of the change
+    :param name: name of the column before the change; of a new column, its name
+    :param before: the column as the version has it; None for a new column
+    :param after: the column as the source has it now; None for a dropped column
+    """
+
+    kind: ChangeKind
+    name: str
+    before: VersionColumn | None
+    after: SourceColumn | None
+
+
+IsWider = Callable[[str, str, str], bool]
+"""Function of a column's name, its type before and its type now: whether the new type has all values of the old."""
+
+
+def find_changes(before: Sequence[VersionColumn], now: Sequence[SourceColumn], is_wider: IsWider) -> Sequence[Change]:
+    """Return the changes from a version's columns to those that the source has now; see :class:`ChangeKind`.
+
+    Columns belong together by name, unless the number of a column has a new name: then it was renamed, even if its old
+    name was given to a new column.
+
+    :param before: columns of the current version
+    :param now: columns of the source
+    :param is_wider: whether a type has all values of another
+    """
+    known = {column.name: column for column in before if column.state is not ColumnState.NULL}
+    numbers = {column.number for column in known.values()}
+    by_name, by_number = {column.name: column for column in now}, {column.number: column for column in now}
+    changes: list[Change] = []
+    renamed: set[str] = set()
+    given_again: set[str] = set()
+    for name, old in known.items():
+        new, moved = by_name.get(name), by_number.get(old.number)
+        if moved is not None and moved.name not in known and (new is None or new.number not in numbers):
+            renamed.add(moved.name)
+            if new is not None:
+                given_again.add(name)
+            changes.append(Change(ChangeKind.RENAMED, name, old, moved))
+        elif new is None:
+            changes.append(Change(ChangeKind.DROPPED, name, old, None))
+        elif new.number != old.number:
+            kind = ChangeKind.EXCHANGED if new.number in numbers else ChangeKind.REPLACED
+            changes.append(Change(kind, name, old, new))
+        elif new.type != old.type:
+            kind = ChangeKind.WIDER if is_wider(name, old.type, new.type) else ChangeKind.OTHER_TYPE
+            changes.append(Change(kind, name, old, new))
+    explained = renamed | (known.keys() - given_again)
+    added = [column for column in now if column.name not in explained]
+    return [*changes, *(Change(ChangeKind.NEW, column.name, None, column) for column in added)]
+
+
+def describe(change: Change) -> str:
+    """Return a change as a clause, such as ``column note (text) is new``."""
+    before, after = change.before, change.after
+    old = f"column {change.name}" + (f" ({before.type})" if before is not None else "")
+    match change.kind:
+        case ChangeKind.NEW:
+            return f"column {change.name} ({after.type if after else ''}) is new"
+        case ChangeKind.DROPPED:
+            return f"{old} was dropped"
+        case ChangeKind.RENAMED:
+            return f"{old} was renamed to {after.name if after else ''}"
+        case ChangeKind.REPLACED:
+            return f"{old} was dropped and added again as {after.type if after else ''}"
+        case ChangeKind.EXCHANGED:
+            return f"{old} was exchanged for another by renaming"
+        case ChangeKind.ADMITTED:
+            return f"{old} is no longer refused"
+    return f"{old} has type {after.type if after else ''} now"

@@ -1,0 +1,50 @@
+"""Decide what happens to a batch whose attempts are used up in every round (semantics, section 7).
+
+All its records become dead letters, it is held until a user decides, or the run fails, as ``retry.on_exhausted`` says.
+What uses up an attempt is decided in ``retry_policy.py``.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from airflow_provider_ckpt.core.error_policy import default_action
+from airflow_provider_ckpt.core.errors import ErrorAction, ErrorInfo, ErrorType
+from airflow_provider_ckpt.core.failure_decisions import Decision, FailRun, HaltRun, HoldBatch, RejectBatch
+
+_HALT_WHEN_EXHAUSTED = frozenset({ErrorType.OFFSET_COMMIT, ErrorType.LEDGER_UNAVAILABLE})
+"""Types of errors that the batch does not cause; when its attempts are used up, they halt the run."""
+
+
+class OnExhausted(StrEnum):
+    """Reaction to a batch whose attempts are used up in every round.
+
+    - ``dlq``: store all of its records as dead letters
+    - ``hold``: hold the batch until a user decides
+    - ``fail``: fail the run; the batch stays planned
+    """
+
+    DLQ = "dlq"
+    HOLD = "hold"
+    FAIL = "fail"
+
+
+def decide_exhausted(
+    error: ErrorInfo, on_exhausted: OnExhausted, give_up: RejectBatch | HaltRun, *, dead_letters: bool
+) -> Decision:
+    """Decide what happens to a batch whose last attempt has failed.
+
+    An error that halts by default, but is retried by an override, halts the run: an override never drops anything.
+
+    :param error: the error of the last attempt
+    :param on_exhausted: the pipeline's ``retry.on_exhausted``
+    :param give_up: the decision that gives the batch up as dead letters
+    :param dead_letters: whether dead letters are enabled; if not, the run fails instead of storing any
+    """
+    if error.type in _HALT_WHEN_EXHAUSTED or default_action(error) is ErrorAction.HALT:
+        return HaltRun()
+    if on_exhausted is OnExhausted.HOLD:
+        return HoldBatch()
+    if on_exhausted is OnExhausted.DLQ and dead_letters:
+        return give_up
+    return FailRun()

@@ -1,0 +1,190 @@
+"""Refresh a partition: read all rows of the source in a generation of its own, then publish them at once.
+
+A refresh covers the positions ``0 <= p < rows_end`` with batches that lanes write to a staging table, and the position
+``rows_end`` with one batch that publishes: its transaction replaces the target's rows by the staged ones. So the
+checkpoint is at ``rows_end`` when every row is staged, and past it when the generation is published.
+
+All batches of a generation read one snapshot of the source, which ends with the process that holds it. A refresh that
+another process began is not continued: its generation ends without being published, unless a user has approved it and
+the sink still has all of its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from enum import Enum, auto
+from typing import Any, Self
+
+from airflow_provider_ckpt.core.batch import BatchState
+from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.ranges import Range, subtract
+from airflow_provider_ckpt.core.receipt import Receipt, Verdict
+from airflow_provider_ckpt.core.rewind import rewind
+from airflow_provider_ckpt.core.tickets import Event
+
+REFRESH = "refresh"
+"""Key of the extent of a partition's refresh among the values that the ledger stores for the source."""
+
+_COMPLETE = frozenset({Verdict.DELIVERED, Verdict.REJECTED})
+"""Verdicts after which every record of a batch is accounted for: it is staged, filtered or a dead letter."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshExtent:
+    """Positions and snapshot of one refresh.
+
+    :param rows_end: end of the positions that contain rows; the publishing batch covers the one that follows
+    :param snapshot: id of the source's snapshot, which all batches read
+    :param detail: JSON-ready values that the source's reader needs for each batch
+    :param questioned: whether the publishing batch was held because of the number of rows; if it is planned again, a
+        user has released it
+    :param abandoned_from: first of the generations before this one that were refreshes and of which none was published;
+        None if the one before was published, or was no refresh
+    """
+
+    rows_end: int
+    snapshot: str
+    detail: Mapping[str, Any]
+    questioned: bool = False
+    abandoned_from: int | None = None
+
+    @property
+    def publication(self) -> Range:
+        """Range of the batch that publishes."""
+        return Range(self.rows_end, self.rows_end + 1)
+
+    @classmethod
+    def of(cls, state: Mapping[str, Any]) -> Self | None:
+        """Return the extent among a partition's stored values; None if its generation is no refresh."""
+        data = state.get(REFRESH)
+        return None if data is None else cls(**data)
+
+    def to_state(self) -> dict[str, Any]:
+        """Return the values to store for the partition; :meth:`of` is the inverse."""
+        data = {
+            "rows_end": self.rows_end,
+            "snapshot": self.snapshot,
+            "detail": dict(self.detail),
+            "questioned": self.questioned,
+            "abandoned_from": self.abandoned_from,
+        }
+        return {REFRESH: data}
+
+    def after(self, partition: Partition, ended: RefreshExtent | None, *, skipped: bool) -> Self:
+        """Return this extent as that of a new refresh, which names the abandoned generations before it.
+
+        :param partition: the partition in its present generation
+        :param ended: extent of that generation's refresh; None if it is none
+        :param skipped: whether a user has skipped the batch that was to publish that refresh
+        """
+        if ended is None or not (skipped or is_unpublished(partition, ended)):
+            return replace(self, abandoned_from=None)
+        earliest = partition.generation if ended.abandoned_from is None else ended.abandoned_from
+        return replace(self, abandoned_from=earliest)
+
+    def with_held_publication(self) -> Self:
+        """Return the extent of a refresh whose publishing batch is held."""
+        return replace(self, questioned=True)
+
+
+class RefreshStep(Enum):
+    """Next step of a run with a partition: begin a refresh, continue one, wait for a user, or nothing."""
+
+    BEGIN = auto()
+    CONTINUE = auto()
+    WAIT = auto()
+    NOTHING = auto()
+
+
+def next_step(
+    partition: Partition, extent: RefreshExtent | None, *, own: bool, begun: bool, is_staged: Callable[[], bool]
+) -> RefreshStep:
+    """Return the next step of a run with a partition.
+
+    A held batch waits for a user. A generation that is not published yet is continued by the process that holds its
+    snapshot, or if a user has released its publishing batch and no staged row was lost since. Otherwise a run begins
+    one new refresh.
+
+    :param partition: the partition
+    :param extent: extent of the refresh of the partition's generation; None if there is none
+    :param own: whether this process holds the snapshot of that refresh
+    :param begun: whether this run has begun a refresh of the partition
+    :param is_staged: function that returns whether the sink has all rows of that refresh; it is called only for one
+        that was released
+    """
+    if any(batch.state is BatchState.HELD for batch in partition.blocking.values()):
+        return RefreshStep.WAIT
+    if extent is not None and is_unpublished(partition, extent) and (own or (extent.questioned and is_staged())):
+        return RefreshStep.CONTINUE
+    return RefreshStep.NOTHING if begun else RefreshStep.BEGIN
+
+
+def is_unpublished(partition: Partition, extent: RefreshExtent | None) -> bool:
+    """Return whether a partition's generation is a refresh that is not published."""
+    return extent is not None and partition.committed < extent.publication.end
+
+
+def begin(partition: Partition, *, generation: int, reason: str) -> list[Event]:
+    """Begin a generation for a refresh; unresolved batches of the one before are superseded.
+
+    A partition's first generation is used if nothing was planned in it.
+
+    :param partition: the partition, which is changed
+    :param generation: the new generation, greater than the partition's
+    :param reason: the reason, stored in the event
+    :return: the events for the audit log
+    """
+    if partition.next_seq == 0:
+        return []
+    return rewind(partition, partition.base, generation=generation, reason=reason)
+
+
+def unplanned_rows(partition: Partition, extent: RefreshExtent) -> list[Range]:
+    """Return the ranges of rows for which batches have yet to be planned."""
+    end = extent.rows_end
+    rest = [Range(partition.planned_end, end)] if partition.planned_end < end else []
+    return [*partition.gaps(), *rest]
+
+
+def publication_due(partition: Partition, extent: RefreshExtent) -> bool:
+    """Return whether the publishing batch is to be planned: every row has a verdict, and it is not planned yet."""
+    return partition.committed == partition.planned_end == extent.rows_end
+
+
+def missing_ranges(receipts: Iterable[Receipt], rows_end: int) -> Sequence[Range]:
+    """Return the ranges of a refresh that are neither staged nor rejected as a whole, by the sink's own receipts.
+
+    :param receipts: the sink's receipts of the generation
+    :param rows_end: end of the positions that contain rows
+    """
+    complete = [receipt.range for receipt in receipts if receipt.verdict in _COMPLETE]
+    return subtract(Range(0, rows_end), complete) if rows_end > 0 else []
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceLimits:
+    """Limits beyond which a refresh is not published without a user's approval.
+
+    :param allow_empty: whether a refresh without rows may replace a target that has rows
+    :param max_shrink: greatest part of the target's rows that a refresh may lack, from 0 to 1
+    """
+
+    allow_empty: bool = False
+    max_shrink: Decimal = Decimal("0.5")
+
+    def refusal_reason(self, staged: int, present: int) -> str | None:
+        """Return the reason not to publish without approval; None if there is none.
+
+        :param staged: number of rows that the refresh has staged
+        :param present: number of rows that the target has now
+        """
+        if staged == 0 and present and not self.allow_empty:
+            return f"the refresh has no rows, and the target has {present:,} (sink.replace.allow_empty: false)"
+        if staged and staged < present * (1 - self.max_shrink):
+            return (
+                f"the refresh has {staged:,} rows, and the target has {present:,}: "
+                f"{1 - staged / present:.0%} fewer (sink.replace.max_shrink: {self.max_shrink:.0%})"
+            )
+        return None

@@ -1,0 +1,191 @@
+"""Decide whether a run follows a change of a source's columns: it is frozen, waits for planned batches, or is applied.
+
+The functions are pure. What an applied change makes of the columns and the target is in ``next_schema_version.py``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from airflow_provider_ckpt.core.column_change import Change, ChangeKind, IsWider, describe, find_changes
+from airflow_provider_ckpt.core.next_schema_version import CAN_WAIT, ColumnUse, NextVersion, next_version, reads_new
+from airflow_provider_ckpt.core.schema_policy import SchemaPolicy
+from airflow_provider_ckpt.core.schema_version import ColumnState, SourceColumn, VersionColumn, fingerprint
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """Decision that the run must not plan: a change that the policy does not allow.
+
+    :param reasons: one sentence for each such change
+    """
+
+    reasons: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Decision to plan nothing until all planned batches are resolved.
+
+    :param changes: the changes that are then applied
+    """
+
+    changes: Sequence[Change]
+
+
+def decide(
+    before: Sequence[VersionColumn],
+    now: Sequence[SourceColumn],
+    policy: SchemaPolicy,
+    use: ColumnUse,
+    is_wider: IsWider,
+    *,
+    unresolved: bool,
+    accepted: bool = False,
+) -> NextVersion | Waiting | Frozen | None:
+    """Decide what a run does about the source's columns before it plans.
+
+    A new column waits until every planned batch is resolved (the barrier). A change of a column that planned batches
+    read cannot wait for them, since they can no longer be read as they were planned: they are planned again under the
+    version that has the change.
+
+    :param before: columns of the current version
+    :param now: columns of the source
+    :param policy: the pipeline's policy
+    :param use: use that the pipeline makes of the columns
+    :param is_wider: whether a type has all values of another
+    :param unresolved: whether planned batches have no verdict yet
+    :param accepted: whether a user has accepted the source's columns, so that changes are followed that the policy
+        freezes; a change that no target can follow is :class:`Frozen` all the same
+    :return: None if no column has changed
+    """
+    policy = policy.accepting() if accepted else policy
+    if is_followed(before, now, policy):
+        return None
+    changes = [*find_changes(before, now, is_wider), *_admitted(before, now, policy)]
+    if accepted:
+        reasons = [reason for change in changes for reason in _final_reasons(change, use)]
+    else:
+        reasons = [reason for change in changes for reason in _freeze_reasons(change, policy, use, is_wider)]
+    reasons += _name_reasons(before, now, changes, use)
+    if reasons:
+        return Frozen(reasons)
+    parts = [part for change in changes for part in _split_rename(change, policy.of(change.name), use)]
+    waiting = [part for part in parts if unresolved and part.kind in CAN_WAIT and reads_new(part, policy, use)]
+    applied = [part for part in parts if part not in waiting]
+    if waiting and not applied:
+        return Waiting(waiting)
+    return next_version(before, applied, policy, use)
+
+
+def is_followed(before: Sequence[VersionColumn], now: Sequence[SourceColumn], policy: SchemaPolicy) -> bool:
+    """Return whether a version has the source's columns, and refuses none that the policy admits.
+
+    :param before: columns of the version
+    :param now: columns of the source
+    :param policy: the pipeline's policy
+    """
+    same = fingerprint(column for column in before if column.state is not ColumnState.NULL) == fingerprint(now)
+    return same and not _admitted(before, now, policy)
+
+
+def _admitted(before: Sequence[VersionColumn], now: Sequence[SourceColumn], policy: SchemaPolicy) -> list[Change]:
+    """Return the refused columns that the source has unchanged and that the policy no longer refuses."""
+    present = {(column.name, column.number, column.type): column for column in now}
+    return [
+        Change(ChangeKind.ADMITTED, column.name, column, after)
+        for column in before
+        if column.state is ColumnState.REFUSED
+        and (after := present.get((column.name, column.number, column.type))) is not None
+        and _admits(policy.of(column.name), column)
+    ]
+
+
+def _admits(policy: SchemaPolicy, column: VersionColumn) -> bool:
+    """Return whether a column's policy no longer refuses it."""
+    return policy.value(column.refused_by) in ("evolve", "discard")
+
+
+def _freeze_reasons(change: Change, policy: SchemaPolicy, use: ColumnUse, is_wider: IsWider) -> list[str]:
+    """Return the reasons for which a change of a column is not allowed, as clauses; empty if it is allowed."""
+    if change.kind is ChangeKind.ADMITTED:
+        return []
+    text = describe(change)
+    if _moves_positions(change, use):
+        return [f"{text}; it is the cursor or part of a key"]
+    if change.kind is not ChangeKind.NEW and use.used(change.name):
+        return [f"{text}; the transform uses it"]
+    if use.chosen:
+        return []
+    if change.kind is ChangeKind.EXCHANGED:
+        return [f"{text}; its values now belong to another column"]
+    own = policy.of(change.name)
+    keys = _keys(change, own, is_wider)
+    if ChangeKind.OTHER_TYPE in keys and (change.kind is not ChangeKind.OTHER_TYPE or own.other_type == "freeze"):
+        return [f"{text}; not every value of the one type is a value of the other"]
+    new_name = change.name if change.after is None else change.after.name
+    names = {key: new_name if key == ChangeKind.NEW else change.name for key in keys}
+    return [
+        f"{text}, and {policy.path(key, name)} is freeze"
+        for key, name in names.items()
+        if policy.of(name).value(key) == "freeze"
+    ]
+
+
+def _final_reasons(change: Change, use: ColumnUse) -> list[str]:
+    """Return why a change cannot be followed even if a user accepts it; empty if it can."""
+    if _moves_positions(change, use):
+        return [f"{describe(change)}; it is the cursor or part of a key"]
+    if change.kind is ChangeKind.RENAMED and use.used(change.name):
+        return [f"{describe(change)}; the transform uses it under its old name"]
+    return []
+
+
+def _moves_positions(change: Change, use: ColumnUse) -> bool:
+    """Return whether a change gives the cursor or a key other values than before."""
+    return change.name in use.positions and change.kind not in (*CAN_WAIT, ChangeKind.WIDER)
+
+
+def _keys(change: Change, policy: SchemaPolicy, is_wider: IsWider) -> list[str]:
+    """Return the keys of the schema policy that must all allow a change, such as ``new_column`` for a new one."""
+    before, after = change.before, change.after
+    follows = change.kind is ChangeKind.RENAMED and policy.renamed_column == "follow"
+    keys = [] if change.kind is ChangeKind.REPLACED else [change.kind]
+    if change.kind in (ChangeKind.REPLACED, ChangeKind.RENAMED) and not follows:
+        keys += [ChangeKind.DROPPED, ChangeKind.NEW]
+    keeps_column = change.kind is ChangeKind.REPLACED or follows
+    if keeps_column and before is not None and after is not None and before.type != after.type:
+        keys.append(ChangeKind.WIDER if is_wider(change.name, before.type, after.type) else ChangeKind.OTHER_TYPE)
+    return [key.value for key in keys]
+
+
+def _name_reasons(
+    before: Sequence[VersionColumn], now: Sequence[SourceColumn], changes: Sequence[Change], use: ColumnUse
+) -> list[str]:
+    """Return the reasons for which new names of columns cannot be used in the target, as clauses; empty if all can."""
+    forms = Counter(name.lower() for name in {*(column.name for column in before), *(column.name for column in now)})
+    reasons = []
+    for change in changes:
+        if change.after is None or change.kind not in (ChangeKind.NEW, ChangeKind.RENAMED):
+            continue
+        name = change.after.name
+        if change.kind is ChangeKind.RENAMED and name in {column.name for column in before}:
+            reasons.append(f"column {change.name} was renamed to {name}, which the target has already")
+        elif name.lower() in use.reserved:
+            reasons.append(f"column {name} has the name of a control column")
+        elif forms[name.lower()] > 1:
+            reasons.append(f"column {name} differs from another only in case, which Spark does not distinguish")
+    return reasons
+
+
+def _split_rename(change: Change, policy: SchemaPolicy, use: ColumnUse) -> list[Change]:
+    """Return a rename that is not followed as a dropped and a new column; any other change unchanged."""
+    if change.kind is not ChangeKind.RENAMED or (policy.renamed_column == "follow" and not use.chosen):
+        return [change]
+    assert change.after is not None
+    return [
+        Change(ChangeKind.DROPPED, change.name, change.before, None),
+        Change(ChangeKind.NEW, change.after.name, None, change.after),
+    ]

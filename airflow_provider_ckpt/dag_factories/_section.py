@@ -1,0 +1,62 @@
+"""Create a DAG from the section ``dag`` of a file, whatever the file declares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import DAG
+
+from airflow_provider_ckpt.config.schedule import DagSection
+from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.schedules import schedule_problem
+
+
+def dag_of_section(
+    section: DagSection,
+    name: str,
+    schedule: Any,
+    *,
+    file: Path,
+    doc_md: str,
+    default_args: Mapping[str, Any],
+    add_tasks: Callable[[], object],
+) -> DAG:
+    """Create the DAG that a section ``dag`` describes.
+
+    :param section: the section
+    :param name: the DAG's id, unless the section gives one
+    :param schedule: the DAG's schedule
+    :param file: path of the file with the section, for the error message
+    :param doc_md: the DAG's description in Markdown
+    :param default_args: arguments of the DAG's tasks that the section does not give
+    :param add_tasks: function that adds the tasks to the DAG that is being created
+    :raises ConfigError: if the schedule is invalid
+    """
+    problem = schedule_problem(section.schedule)
+    if problem:
+        raise ConfigError(f"{file}: {problem}")
+    with DAG(
+        section.dag_id or name,
+        schedule=schedule,
+        start_date=section.start_date,
+        description=section.description,
+        catchup=False,
+        max_active_runs=1,
+        is_paused_upon_creation=section.paused,
+        tags=list(section.tags),
+        default_args={
+            "owner": section.owner,
+            "retries": section.task_retries,
+            **default_args,
+            **section.task_arguments,
+        },
+        doc_md=doc_md,
+    ) as dag:
+        try:
+            add_tasks()
+        except BaseException:
+            dag.auto_register = False  # else Airflow would register the incomplete DAG
+            raise
+    return dag

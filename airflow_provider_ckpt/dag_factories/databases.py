@@ -1,0 +1,78 @@
+"""Create the DAG of a YAML file that declares many tables of a database; nothing connects when it is parsed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import DAG, Asset
+
+from airflow_provider_ckpt.config.schedule import DagSection
+from airflow_provider_ckpt.dag_factories._section import dag_of_section
+from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
+from airflow_provider_ckpt.operators._database_declaration import load_database_file
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.config.database.model import Database
+
+_GROUP_ID = "replicate"
+
+
+def database_dag(
+    dag_file: str,
+    file: str | Path,
+    *,
+    ckpt_conn_id: str = DEFAULT_CONNECTION,
+    default_args: Mapping[str, Any] | None = None,
+) -> DAG:
+    """Create the DAG of one YAML file that declares many tables::
+
+        dag = database_dag(__file__, "databases/shop.yaml")
+
+    Its tasks are those of :class:`CkptDatabaseTaskGroup`. :func:`pipeline_dags` creates it, too, from a file with a
+    section ``dag``.
+
+    :param dag_file: the DAG file, ``__file__``
+    :param file: path of the YAML file, relative to the DAG file's folder; without a section ``dag`` the DAG has no
+        schedule
+    :param ckpt_conn_id: Airflow connection of the ledger
+    :param default_args: arguments of the DAG's tasks; what the file says in its section ``dag`` has precedence
+    :raises ConfigError: if the file is invalid; the message lists all its problems
+    """
+    path = Path(dag_file).parent / file
+    database = load_database_file(path)
+    return create_database_dag(database, database.dag or DagSection(), dag_file, path, ckpt_conn_id, default_args or {})
+
+
+def create_database_dag(
+    database: Database,
+    section: DagSection,
+    dag_file: str,
+    file: Path,
+    ckpt_conn_id: str,
+    default_args: Mapping[str, Any],
+) -> DAG:
+    """Create the DAG of a valid declaration of many tables.
+
+    :param database: the declaration
+    :param section: section ``dag`` of the file
+    :param dag_file: path of the DAG file
+    :param file: path of the YAML file
+    :param ckpt_conn_id: Airflow connection of the ledger
+    :param default_args: arguments of the DAG's tasks that the section does not give
+    :raises ConfigError: if the schedule is invalid
+    """
+    from airflow_provider_ckpt.task_groups.database import CkptDatabaseTaskGroup
+
+    relative = os.path.relpath(file, Path(dag_file).parent)  # the DAG file may be in another folder on the worker
+    return dag_of_section(
+        section,
+        database.name,
+        section.schedule or section.every or [Asset(uri) for uri in section.assets] or None,
+        file=file,
+        doc_md=f"Tables of a database, `{database.name}`, declared in `{file.name}`.",
+        default_args=default_args,
+        add_tasks=lambda: CkptDatabaseTaskGroup(_GROUP_ID, database=relative, ckpt_conn_id=ckpt_conn_id),
+    )

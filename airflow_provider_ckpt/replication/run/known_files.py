@@ -1,0 +1,30 @@
+"""The source files that the ledger knows, as a run reads them before each of its plans."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.connectors.source_plan import SourceFile
+    from airflow_provider_ckpt.ledger.ledger import Ledger
+
+
+class KnownFiles:
+    """The source files of one pipeline in the ledger, which only grow in number.
+
+    :param ledger: the ledger
+    :param pipeline: name of the pipeline
+    """
+
+    def __init__(self, ledger: Ledger, pipeline: str) -> None:
+        self._ledger = ledger
+        self._pipeline = pipeline
+        self._files: Sequence[SourceFile] = ()
+
+    def read(self) -> Sequence[SourceFile]:
+        """Return all files, in the order of their discovery; only those recorded since the last call are read."""
+        more = self._ledger.files(self._pipeline, first=len(self._files))
+        if more:
+            self._files = [*self._files, *more]
+        return self._files

@@ -1,0 +1,202 @@
+"""Follow changes of the source's columns: look at them after each planning, and begin a new version where they changed.
+
+The order is the same everywhere: what was planned before is resolved (or planned again under the new version, if its
+columns are gone), the target is changed with a receipt, the ledger records the version, and planning goes on. A crash
+in between leaves a receipt in the sink, from which the next run records the version.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.config.schema import column_use
+from airflow_provider_ckpt.connectors.sink_protocol import SinkWithSchemaChanges, unwrapped
+from airflow_provider_ckpt.connectors.source_protocol import SourceWithColumns
+from airflow_provider_ckpt.core.action import ActionKind
+from airflow_provider_ckpt.core.column_change import describe
+from airflow_provider_ckpt.core.errors import SourceError
+from airflow_provider_ckpt.core.next_schema_version import NextVersion
+from airflow_provider_ckpt.core.schema_acceptance import acceptance_note, other_circumstances
+from airflow_provider_ckpt.core.schema_change import Frozen, Waiting, decide, is_followed
+from airflow_provider_ckpt.core.schema_version import ColumnState, SchemaVersion, VersionColumn, fingerprint
+from airflow_provider_ckpt.spark.columns import RESERVED
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.connectors.source_protocol import RecordShape
+    from airflow_provider_ckpt.core.batch_key import BatchKey
+    from airflow_provider_ckpt.core.schema_version import SourceColumn
+    from airflow_provider_ckpt.ledger.types import PartitionRecord, StoredAction
+    from airflow_provider_ckpt.replication.run.run import Run
+
+log = logging.getLogger(__name__)
+
+
+class SchemaVersions:
+    """Schema versions of one run of a pipeline that declares ``schema``.
+
+    :param run: run in progress, whose lease is held and whose sink is fenced
+    """
+
+    def __init__(self, run: Run) -> None:
+        assert isinstance(run.source, SourceWithColumns)
+        sink = unwrapped(run.sink)
+        assert isinstance(sink, SinkWithSchemaChanges)
+        assert run.pipeline.schema_ is not None
+        self._run = run
+        self._source, self._sink = run.source, sink
+        self._policy = run.pipeline.schema_.policy
+        self._use = column_use(run.pipeline, RESERVED)
+        self._current: SchemaVersion | None = None
+        self._accepted = False
+
+    @property
+    def current(self) -> SchemaVersion:
+        """The newest version, under which every batch without a verdict is read.
+
+        :raises SourceError: if the source's columns have changed, and neither the policy nor a user allows it
+        """
+        if self._current is None:
+            self.follow()
+        assert self._current is not None
+        return self._current
+
+    @property
+    def shape(self) -> RecordShape:
+        """The columns that readers yield for batches of the newest version."""
+        return self._source.version_shape(self.current)
+
+    def follow(self) -> bool:
+        """Read the source's columns, and begin a new schema version in the ledger if they have changed.
+
+        :return: True if new batches may be planned; False if a change waits until all planned batches are resolved
+        :raises SourceError: if neither the policy nor a user allows a change; nothing was planned
+        """
+        loaded = self._current is None
+        current = self._current or self._load()
+        self._current = current
+        now = self._source.columns()
+        if current is not None and loaded:
+            self._acceptance(current, fingerprint(now))
+        if current is not None and not self._accepted and is_followed(current.columns, now, self._policy):
+            return True
+        records = self._run.ledger.partitions(self._run.pipeline.name)
+        if current is None:
+            first = tuple(VersionColumn(column.name, column.number, column.type) for column in now)
+            self._begin(NextVersion(first, (), ("the first version",)), records, ())
+            return True
+        return self._change(current, now, records)
+
+    def _change(
+        self, current: SchemaVersion, now: Sequence[SourceColumn], records: Mapping[str, PartitionRecord]
+    ) -> bool:
+        """Begin the version that the policy demands for changed columns; return whether planning may go on.
+
+        :param current: the newest version
+        :param now: columns of the source
+        :param records: the ledger's partitions
+        """
+        unresolved = [batch.key for record in records.values() for batch in record.partition.blocking.values()]
+        following = partial(
+            decide, current.columns, now, self._policy, self._use, self._source.is_wider, unresolved=bool(unresolved)
+        )
+        decision, acceptance = following(), None
+        refused = any(column.state is ColumnState.REFUSED for column in current.columns)
+        if isinstance(decision, Frozen) or (decision is None and refused):
+            acceptance = self._acceptance(current, fingerprint(now))
+            decision = decision if acceptance is None else following(accepted=True)
+        if isinstance(decision, Frozen):
+            name = self._run.pipeline.name
+            raise SourceError(
+                f"the source's columns have changed since schema version {current.number}: "
+                f"{'; '.join(decision.reasons)}.",
+                pipeline=name,
+                position=records[current.partition].partition.planned_end,
+                hint="Nothing was sent since. Allow the change in the section schema of the declaration, accept it "
+                f"once with `airflow ckpt schema accept {name}` (--dry-run shows it), or change the source's columns "
+                "back; then run again.",
+            )
+        if isinstance(decision, Waiting):
+            self._tell_waiting(decision, len(unresolved))
+            return False
+        if decision is not None:
+            if acceptance is not None:
+                sentence = acceptance_note(acceptance.actor, acceptance.reason)
+                decision = replace(decision, decision=(*decision.decision, sentence))
+            self._begin(decision, records, unresolved)
+            now = self._source.columns()  # a user may have accepted other columns while the target was changed
+            self._acceptance(self.current, fingerprint(now))
+            return self._change(self.current, now, records)
+        return True
+
+    def _acceptance(self, current: SchemaVersion, source: str) -> StoredAction | None:
+        """Settle the stored acceptances of changed columns, and return that of the columns that the source has now.
+
+        :param current: the newest version
+        :param source: fingerprint of the columns of the source
+        :return: the newest one; None if no user has accepted these columns, or the version has them
+        """
+        run = self._run
+        stored = run.ledger.stored_actions(run.pipeline.name)
+        if not any(item.action.kind is ActionKind.ACCEPT_SCHEMA for item in stored):
+            self._accepted = False
+            return None
+        versions = run.ledger.schema_versions(run.pipeline.name, current.partition)
+
+        def refusal(item: StoredAction) -> str | None:
+            note = acceptance_note(item.actor, item.reason)
+            return other_circumstances(item.action, note, versions, self._policy)
+
+        waiting = run.ledger.settle_acceptances(run.lease, version=current.followed, source=source, refusal=refusal)
+        self._accepted = bool(waiting)
+        return waiting[-1] if waiting else None
+
+    def _tell_waiting(self, decision: Waiting, unresolved: int) -> None:
+        """Log that a change of columns waits for planned batches, once per run, and add this to the run's summary."""
+        changes = "; ".join(map(describe, decision.changes))
+        notice = f"{changes}. The {unresolved} batches that were planned before are resolved first"
+        if notice not in self._run.summary.notices:
+            log.warning("%s: %s", self._run.pipeline.name, notice)
+            self._run.summary.notices.append(notice)
+
+    def _begin(
+        self, decision: NextVersion, records: Mapping[str, PartitionRecord], unresolved: Sequence[BatchKey]
+    ) -> None:
+        """Begin a version: change the target with a receipt, then record the version in the ledger.
+
+        :param decision: the columns, and the changes of the target
+        :param records: the ledger's partitions
+        :param unresolved: planned batches without a verdict, which are read under this version from here on
+        """
+        run = self._run
+        [partition] = [partition.id for partition in run.source.partitions()]
+        item = records[partition].partition
+        version = SchemaVersion(
+            1 if self._current is None else self._current.number + 1,
+            partition,
+            item.generation,
+            item.planned_end,
+            decision.columns,
+            decision.decision,
+            unresolved,
+        )
+        with run.step("schema"):
+            self._sink.apply_schema_version(run.epoch, version, decision.steps)
+            run.ledger.record_schema_version(run.lease, version)
+        self._current = version
+        for sentence in decision.decision:
+            log.warning("%s: schema version %d: %s", run.pipeline.name, version.number, sentence)
+
+    def _load(self) -> SchemaVersion | None:
+        """Return the newest version; first record those that the sink has receipts for and the ledger lacks."""
+        run = self._run
+        [partition] = [partition.id for partition in run.source.partitions()]
+        known = run.ledger.schema_versions(run.pipeline.name, partition)
+        stored = {found.number: found for found in self._sink.schema_versions() if found.partition == partition}
+        while len(known) + 1 in stored:
+            known.append(stored[len(known) + 1])
+            run.ledger.record_schema_version(run.lease, known[-1])
+        return known[-1] if known else None

@@ -1,0 +1,56 @@
+"""Tell apart the arguments of a task group: its own, those of all its tasks, and those of its first or last task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from inspect import signature
+from typing import Any
+
+from airflow.sdk import BaseOperator, TaskGroup
+
+_GROUP_PARAMETERS = frozenset(signature(TaskGroup.__init__).parameters)
+_RESERVED_TASK_PARAMETERS = frozenset(
+    {"self", "kwargs", "task_id", "dag", "task_group", "task_display_name", "do_xcom_push", "multiple_outputs"}
+)
+_TASK_PARAMETERS = frozenset(signature(BaseOperator.__init__).parameters) - _RESERVED_TASK_PARAMETERS
+_FIRST_TASK_PARAMETERS = frozenset({"trigger_rule", "inlets"})
+_LAST_TASK_PARAMETERS = frozenset({"outlets"})
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """Arguments that a user gave a task group.
+
+    :param of_group: those of ``TaskGroup``
+    :param of_tasks: those of every task
+    :param of_first: those of the first task alone
+    :param of_last: those of the last task alone
+    """
+
+    of_group: Mapping[str, Any]
+    of_tasks: Mapping[str, Any]
+    of_first: Mapping[str, Any]
+    of_last: Mapping[str, Any]
+
+
+def split_arguments(class_name: str, group_id: str, given: Mapping[str, Any]) -> Arguments:
+    """Return the arguments of a task group by what they are for.
+
+    :param class_name: name of the group's class, for the error message
+    :param group_id: id of the group, for the error message
+    :param given: the arguments
+    :raises TypeError: if an argument is neither one of ``TaskGroup`` nor of ``BaseOperator``
+    """
+    if unknown := sorted(given.keys() - _GROUP_PARAMETERS - _TASK_PARAMETERS):
+        raise TypeError(f"{class_name} {group_id!r}: unknown arguments: {', '.join(unknown)}")
+    of_group = _GROUP_PARAMETERS & given.keys()
+    first, last = ((names & given.keys()) - of_group for names in (_FIRST_TASK_PARAMETERS, _LAST_TASK_PARAMETERS))
+    of_tasks = given.keys() - of_group - first - last
+    chosen = ({name: given[name] for name in sorted(names)} for names in (of_group, of_tasks, first, last))
+    return Arguments(*chosen)
+
+
+def without_none(**arguments: Any) -> dict[str, Any]:
+    """Return the keyword arguments whose value is not None; for the others, Airflow then uses ``default_args``."""
+    return {name: value for name, value in arguments.items() if value is not None}

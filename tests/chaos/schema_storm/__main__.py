@@ -1,0 +1,28 @@
+"""``python -m tests.chaos.schema_storm --rounds 200 --seed 1``: one long storm; its summary as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.chaos.schema_storm.storm import storm
+from tests.services.postgres import PostgresServer
+
+
+def main() -> int:
+    """Run a storm on a server of its own; exit 1 if the model found a fault."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, PostgresServer(fsync=False, in_memory=True) as server:
+        summary = storm(server, Path(folder), rounds=args.rounds, seed=args.seed)
+    print(json.dumps(summary, indent=2))
+    return 1 if summary["faults"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

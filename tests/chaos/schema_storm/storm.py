@@ -1,0 +1,90 @@
+"""Change and fill a source while workers replicate it and die, then compare the target with the model."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from airflow_provider_ckpt.ledger.ledger import Ledger
+from airflow_provider_ckpt.ledger.store import migrate
+from tests.chaos.schema_storm import worker
+from tests.chaos.schema_storm.model import Evidence, Source, faults
+from tests.chaos.schema_storm.worker import Death, Defect, Orders
+from tests.services.postgres import PostgresServer, sqlalchemy_url
+from tests.services.replication import orders_pipeline
+from tests.services.tables import execute
+
+_DOCUMENT = {
+    **orders_pipeline(source="items", target="items_target"),
+    "commit_strategy": {"commit_interval": 5},
+    "retry": {"initial_delay_ms": 10, "max_attempts": 10},
+    "schema": {"new_column": "evolve", "wider_type": "evolve", "dropped_column": "keep", "renamed_column": "follow"},
+}
+_PATIENCE = 120.0
+"""Seconds after which a worker that has not ended is taken for stuck."""
+
+_RECEIPTS = "SELECT generation, partition, seq, range_start, range_end, at FROM ckpt_sink_receipt"
+_SCHEMA_RECEIPTS = "SELECT replay, at FROM ckpt_sink_replay WHERE left(partition, 7) = 'schema:'"
+
+
+def storm(
+    server: PostgresServer, folder: Path, *, rounds: int, seed: int, defect: Defect | None = None
+) -> dict[str, Any]:
+    """Run a storm; return the faults that the model found, and what happened.
+
+    :param server: for the databases of source and ledger
+    :param folder: for the workers' log
+    :param rounds: number of workers, most of which die
+    :param seed: of all choices
+    :param defect: rule that is broken in every worker
+    """
+    random = Random(seed)
+    url = sqlalchemy_url(server.new_database())
+    migrate.upgrade(url)
+    source = Source(server.new_database(), random)
+    source.create()
+    log = folder / "errors"
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([worker.__name__])
+    befell: Counter[str] = Counter()
+    deaths = [death for death in Death if death is not Death.NEVER]
+    for number in range(rounds):
+        whole = number in (0, rounds - 1)  # the target has the columns of the first version, and the last run ends
+        if not whole:
+            for _ in range(random.randint(0, 2)):
+                source.change()
+        source.insert(random.randint(5, 20))
+        death = Death.NEVER if whole else random.choice([Death.NEVER, Death.BEFORE_WAVE, *deaths])
+        orders = Orders(_DOCUMENT, source.dsn, url, log, death, defect)
+        process = context.Process(target=worker.work, args=(orders,))
+        process.start()
+        if not whole and random.random() < 0.5:  # while it works
+            time.sleep(random.uniform(0, 0.4))
+            source.change()
+            source.insert(random.randint(1, 10))
+        process.join(_PATIENCE)
+        assert process.exitcode is not None, "a worker is stuck"
+        befell[f"{death.value}: {process.exitcode}"] += 1
+        if process.exitcode == 0:
+            source.widened.clear()
+    with Ledger.open(url) as ledger:
+        evidence = Evidence(
+            ledger.schema_versions("orders", "public.items"),
+            execute(source.dsn, _RECEIPTS),
+            execute(source.dsn, _SCHEMA_RECEIPTS),
+        )
+    return {
+        "seed": seed,
+        "rounds": rounds,
+        "rows": len(source.values),
+        "changes": source.changes,
+        "versions": len(evidence.versions),
+        "kills": sum(number for name, number in befell.items() if name.endswith("-9")),
+        "befell": dict(befell),
+        "errors": log.read_text().splitlines() if log.exists() else [],
+        "faults": list(faults(source, evidence)),
+    }

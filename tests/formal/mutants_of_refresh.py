@@ -1,0 +1,242 @@
+"""Defects in a full refresh: its steps, the staging table, and the transaction that publishes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tests.formal.mutant import Mutant
+
+_CORE = "core/refresh.py"
+_SINK = "connectors/postgres/replacing_sink.py"
+_UNIT = "tests/unit/core/test_refresh.py"
+_RUNS = "tests/integration/replication/test_refresh.py"
+_STEPS = f"{_UNIT}::test_a_refresh_is_continued_by_its_own_process_or_once_a_person_has_released_it"
+_PUBLISHED = f"{_RUNS}::test_the_sink_publishes_only_what_is_complete_and_only_for_the_newest_epoch"
+_CRASHES = "tests/integration/replication/test_refresh_crashes.py"
+_KILLED = f"{_CRASHES}::test_readers_see_whole_generations_whatever_is_killed[postgres]"
+
+_LAKE = "connectors/two_phase/replacement.py"
+_STAGED = "connectors/two_phase/staged_refresh.py"
+_TABLES = "tests/integration/connectors/two_phase/test_replacement.py"
+_REPLACED = f"{_TABLES}::TestPublication::test_one_commit_replaces_all_rows_those_of_other_writers_too"
+_WHOLE = f"{_TABLES}::TestPublication::test_what_is_not_complete_is_not_published[delta]"
+_ABANDONED = f"{_TABLES}::TestAbandonedRefreshes"
+
+OF_REFRESH: Sequence[Mutant] = (
+    Mutant(
+        "refresh: the target is emptied in a transaction of its own",
+        _SINK,
+        "PostgresReplacingSink._replace_rows",
+        'cursor.execute(f"DELETE FROM {target.sql}")',
+        'cursor.execute(f"DELETE FROM {target.sql}; COMMIT; BEGIN")',
+        test=_KILLED,
+    ),
+    Mutant(
+        "refresh: a released one is published although staged rows are lost",
+        _SINK,
+        "PostgresReplacingSink.is_staged",
+        "_count(fetch, staging) == _delivered(receipts)",
+        "True",
+        test=f"{_RUNS}::test_a_released_refresh_whose_rows_are_lost_is_begun_anew[postgres-None]",
+    ),
+    Mutant(
+        "refresh: a range without a receipt is published",
+        _SINK,
+        "PostgresReplacingSink._replace_rows",
+        "missing = missing_ranges(receipts, task.range.start)",
+        "missing = []",
+        test=_PUBLISHED,
+    ),
+    Mutant(
+        "refresh: lost staged rows are not noticed",
+        _SINK,
+        "PostgresReplacingSink._replace_rows",
+        "cursor.rowcount != delivered and (staged := _count(fetch, staging)) != delivered",
+        "False",
+        test=_PUBLISHED,
+    ),
+    Mutant(
+        "refresh: a run of an older epoch drops the staging table",
+        _SINK,
+        "PostgresReplacingSink.prepare_staging",
+        "fenced == epoch",
+        "True",
+        test=_PUBLISHED,
+    ),
+    Mutant(
+        "refresh: one of another process is continued",
+        _CORE,
+        "next_step",
+        "own or (extent.questioned and is_staged())",
+        "True",
+        test=_STEPS,
+    ),
+    Mutant(
+        "refresh: a released one is continued although staged rows are lost",
+        _CORE,
+        "next_step",
+        "extent.questioned and is_staged()",
+        "extent.questioned",
+        test=_STEPS,
+    ),
+    Mutant(
+        "refresh: a run refreshes without end",
+        _CORE,
+        "next_step",
+        "RefreshStep.NOTHING if begun else RefreshStep.BEGIN",
+        "RefreshStep.BEGIN",
+        test=f"{_UNIT}::test_each_run_begins_one_refresh",
+    ),
+    Mutant(
+        "refresh: the generation of the one before is used again",
+        _CORE,
+        "begin",
+        "partition.next_seq == 0",
+        "True",
+        test=f"{_UNIT}::test_a_new_refresh_supersedes_the_batches_of_the_old_one_from_the_first_page_on",
+    ),
+    Mutant(
+        "refresh: it is published before all rows have a verdict",
+        _CORE,
+        "publication_due",
+        "partition.committed == partition.planned_end == extent.rows_end",
+        "partition.planned_end == extent.rows_end",
+        test=f"{_UNIT}::test_the_publishing_batch_is_due_once_every_row_has_a_verdict",
+    ),
+    Mutant(
+        "refresh: pages that were skipped count as staged",
+        _CORE,
+        "",
+        "frozenset({Verdict.DELIVERED, Verdict.REJECTED})",
+        "frozenset(Verdict)",
+        test=f"{_UNIT}::test_pages_that_are_skipped_or_have_no_receipt_are_missing",
+    ),
+    Mutant(
+        "refresh: nobody is asked about a shrunken source",
+        _CORE,
+        "ReplaceLimits.refusal_reason",
+        "staged and staged < present * (1 - self.max_shrink)",
+        "False",
+        test=f"{_UNIT}::test_a_refresh_that_lacks_too_many_rows_waits",
+    ),
+    Mutant(
+        "refresh: rows that others added after the count are removed unseen, postgres",
+        _SINK,
+        "PostgresReplacingSink._replace_rows",
+        "limits is not None and limits.refusal_reason(delivered, cursor.rowcount) is not None",
+        "False",
+        test=_PUBLISHED,
+    ),
+    Mutant(
+        "refresh: rows that others added after the count are removed unseen, tables",
+        _LAKE,
+        "ReplacesTable._commit",
+        "limits is not None and limits.refusal_reason(refresh.rows, version.row_count()) is not None",
+        "False",
+        test=f"{_TABLES}::TestLimits::test_a_table_that_grows_between_count_and_commit_is_counted_again[iceberg]",
+    ),
+    Mutant(
+        "refresh: staged batches are added to the table at once",
+        "connectors/two_phase/committer.py",
+        "TableCommitter._only_stages",
+        "self._refreshes and not key.is_side_partition",
+        "False",
+        test=f"{_REPLACED}[delta]",
+    ),
+    Mutant(
+        "refresh: old rows of a Delta table stay",
+        "connectors/delta/table.py",
+        "commit",
+        '"overwrite" if replacing else "append"',
+        '"append"',
+        test=f"{_REPLACED}[delta]",
+    ),
+    Mutant(
+        "refresh: old rows of an Iceberg table stay",
+        "connectors/iceberg/table_version.py",
+        "IcebergVersion.replace",
+        "self._files()",
+        "[]",
+        test=f"{_REPLACED}[iceberg]",
+    ),
+    Mutant(
+        "refresh: a range of a table without a receipt is published",
+        _STAGED,
+        "StagedRefresh.defect",
+        "missing = missing_ranges([entry.receipt for entry in self.entries], rows_end)",
+        "missing = []",
+        test=_WHOLE,
+    ),
+    Mutant(
+        "refresh: lost files are not noticed",
+        _STAGED,
+        "StagedRefresh.defect",
+        "damage is not None",
+        "False",
+        test=_WHOLE,
+    ),
+    Mutant(
+        "refresh: an older epoch publishes to a table",
+        _LAKE,
+        "ReplacesTable._publish",
+        "version.refuse_unless_current(epoch)",
+        "None",
+        test=f"{_TABLES}::TestFence::test_a_fence_between_the_checks_and_the_commit_stops_the_commit[delta]",
+    ),
+    Mutant(
+        "refresh: an older epoch removes files",
+        _LAKE,
+        "ReplacesTable.prepare_staging",
+        "version.refuse_unless_current(epoch)",
+        "None",
+        test=f"{_TABLES}::TestFence::test_an_older_epoch_publishes_and_removes_nothing[delta]",
+    ),
+    Mutant(
+        "refresh: files are removed while a request may still publish them",
+        _LAKE,
+        "ReplacesTable.prepare_staging",
+        "version.commit([], epoch, version.head, note)",
+        "True",
+        test=f"{_ABANDONED}::test_a_request_in_transit_publishes_nothing_that_was_removed[iceberg]",
+    ),
+    Mutant(
+        "refresh: files of published refreshes are removed",
+        _STAGED,
+        "abandoned_batches",
+        "entry.receipt.verdict is not Verdict.VOID",
+        "False",
+        test=f"{_ABANDONED}::test_files_that_were_staged_are_removed_by_the_next_refresh_and_no_others[delta]",
+    ),
+    Mutant(
+        "refresh: what was skipped counts as published",
+        _STAGED,
+        "abandoned_batches",
+        "entry.receipt.verdict is not Verdict.VOID",
+        "True",
+        test=f"{_TABLES}::TestPublication::test_a_skipped_publication_has_a_receipt_and_changes_no_row[delta]",
+    ),
+    Mutant(
+        "refresh: files are removed that the ledger knows as published",
+        _STAGED,
+        "abandoned_batches",
+        "own in skipped or (abandoned_from is not None and own >= abandoned_from)",
+        "True",
+        test=f"{_ABANDONED}::test_files_of_a_refresh_that_the_ledger_knows_as_published_stay[delta]",
+    ),
+    Mutant(
+        "refresh: a restored table is replaced",
+        _LAKE,
+        "ReplacesTable._publish",
+        "refuse_loss(version, receipts)",
+        "None",
+        test=f"{_TABLES}::TestOtherCommits::test_a_restored_table_is_not_replaced[delta]",
+    ),
+    Mutant(
+        "refresh: files of a skipped refresh stay",
+        _CORE,
+        "RefreshExtent.after",
+        "skipped or is_unpublished(partition, ended)",
+        "is_unpublished(partition, ended)",
+        test=f"{_UNIT}::test_a_refresh_names_the_generations_before_it_that_were_not_published",
+    ),
+)

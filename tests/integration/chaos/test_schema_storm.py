@@ -1,0 +1,46 @@
+"""The storm of schema changes in small, and on rules broken on purpose; see ``tests/chaos/schema_storm``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.schema_storm.storm import storm
+from tests.chaos.schema_storm.worker import Defect
+from tests.services.postgres import PostgresServer
+
+
+def test_the_target_equals_the_model_of_row_and_version_whatever_is_killed(
+    postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    summary = storm(postgres_server, tmp_path, rounds=14, seed=1)
+
+    assert summary["faults"] == []
+    assert summary["errors"] == []
+    assert summary["kills"] > 2
+    assert summary["versions"] > 2
+
+
+@pytest.mark.parametrize(
+    ("defect", "invariant"),
+    [
+        (Defect.BARRIER, "SchemaBarrierSeparates"),
+        (Defect.CATALOG, "RowsMatchTheirVersion"),
+        (Defect.RECEIPT, "SchemaReceiptOnce"),
+    ],
+)
+def test_the_model_finds_a_broken_rule(
+    postgres_server: PostgresServer, tmp_path: Path, defect: Defect, invariant: str
+) -> None:
+    found: set[str] = set()
+    for seed in range(1, 6):  # which moments a storm meets depends on how the machine schedules it
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        found |= {
+            fault.partition(":")[0]
+            for fault in storm(postgres_server, folder, rounds=6, seed=seed, defect=defect)["faults"]
+        }
+        if invariant in found:
+            break
+    assert invariant in found

@@ -1,0 +1,1 @@
+"""Tests of the declaration of many tables in one file."""
