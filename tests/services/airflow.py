@@ -322,22 +322,25 @@ class AirflowServices:
         return True
 
     def until(self, done: Callable[[], bool], seconds: float, otherwise: str) -> None:
-        """Wait for something, as long as every service lives.
+        """Wait for something, as long as every service lives; print the newest lines of the logs if it fails.
 
-        :raises TimeoutError: saying ``otherwise``, with the newest lines of each service's log
+        :raises TimeoutError: saying ``otherwise``
+        :raises RuntimeError: if a service has ended
         """
         deadline = time.monotonic() + seconds
         while not done():
             for name, process in self._processes.items():
                 if process.poll() is not None:
-                    raise RuntimeError(f"airflow {name} ended with {process.returncode}:\n{self._tail(name)}")
+                    self._print_tail(name)
+                    raise RuntimeError(f"airflow {name} ended with {process.returncode}")
             if time.monotonic() > deadline:
-                tails = "\n".join(f"--- {name}\n{self._tail(name)}" for name in self._processes)
-                raise TimeoutError(f"{otherwise} within {seconds:.0f} s\n{tails}")
+                for name in self._processes:
+                    self._print_tail(name)
+                raise TimeoutError(f"{otherwise} within {seconds:.0f} s")
             time.sleep(0.25)
 
-    def _tail(self, name: str, lines: int = 15) -> str:
-        return "\n".join(self.log(name).splitlines()[-lines:])
+    def _print_tail(self, name: str, lines: int = 15) -> None:
+        print(f"--- the log of {name} ends:", *self.log(name).splitlines()[-lines:], sep="\n")
 
 
 def _free_port() -> int:

@@ -142,7 +142,7 @@ def test_a_ledger_that_does_not_answer_holds_nobody_up(deployment: Deployment) -
         busy.rollback()
         busy.close()
 
-        assert 1.5 < took < 3
+        assert 1.5 < took < 10, "SQLite itself waits for half a minute"
         assert states == [(BatchState.IN_FLIGHT, False)]
 
     work(task, deployment, action)

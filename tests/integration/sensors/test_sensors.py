@@ -254,14 +254,18 @@ def test_a_watcher_fires_for_work_and_then_not_before_a_run_has_ended(people: Pe
             async for event in trigger.run():
                 events.append(event.payload)
 
+        async def count(number: int) -> None:
+            async with asyncio.timeout(60):
+                while len(events) < number:
+                    await asyncio.sleep(0.05)
+
         watching = asyncio.create_task(keep())
-        await asyncio.sleep(1.0)
-        assert len(events) == 1
+        await count(1)
         await asyncio.to_thread(deliver_rest, people)
         await asyncio.sleep(0.5)
         assert len(events) == 1
         (people.inbox / "b.jsonl").write_text(LINE * 4)
-        await asyncio.sleep(1.0)
+        await count(2)
         watching.cancel()
         return events
 

@@ -57,4 +57,4 @@ def test_a_long_line_is_read_in_no_time() -> None:
     started = time.perf_counter()
     for line in ("1" * 1_000_000, "a" * 1_000_000, "1 " * 500_000, "[" * 1_000_000):
         level_of(line)
-    assert time.perf_counter() - started < 0.5
+    assert time.perf_counter() - started < 10, "backtracking takes minutes"

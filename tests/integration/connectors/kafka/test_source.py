@@ -396,7 +396,7 @@ class TestBrokers:
 
         assert caught.value.info.is_outage
         assert caught.value.recoverable
-        assert time.monotonic() - started < 6
+        assert time.monotonic() - started < 20
 
     def test_a_broker_that_pauses_under_the_reader_is_an_error_and_reading_goes_on_when_it_is_back(
         self, ledger: Ledger

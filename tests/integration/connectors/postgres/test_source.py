@@ -343,7 +343,7 @@ class TestClosedBound:
 
         self.plan(harness, wait="30s")
 
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < 15
 
     def test_a_row_committed_late_below_a_visible_one_is_not_lost(self, harness: TableHarness) -> None:
         with transaction(harness.dsn, "INSERT INTO source VALUES (0, 0)") as slow:
@@ -387,7 +387,7 @@ class TestClosedBound:
             known = source.plan(look)
 
         assert (unknown.bounds, known.bounds) == ({}, {"public.source": 5})
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 15
 
     def test_another_database_s_transactions_do_not_matter(
         self, harness: TableHarness, postgres_server: PostgresServer
