@@ -248,26 +248,21 @@ def test_a_watcher_fires_for_work_and_then_not_before_a_run_has_ended(people: Pe
     trigger = restored(CkptWorkTrigger(pipeline="people", at_least=AHEAD, longest_wait=3600, every=0.05))
 
     async def watch() -> list[dict[str, Any]]:
-        events: list[dict[str, Any]] = []
+        events: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
 
         async def keep() -> None:
             async for event in trigger.run():
-                events.append(event.payload)
-
-        async def count(number: int) -> None:
-            async with asyncio.timeout(60):
-                while len(events) < number:
-                    await asyncio.sleep(0.05)
+                events.put_nowait(event.payload)
 
         watching = asyncio.create_task(keep())
-        await count(1)
+        first = await asyncio.wait_for(events.get(), 60)
         await asyncio.to_thread(deliver_rest, people)
         await asyncio.sleep(0.5)
-        assert len(events) == 1
+        assert events.empty()
         (people.inbox / "b.jsonl").write_text(LINE * 4)
-        await count(2)
+        second = await asyncio.wait_for(events.get(), 60)
         watching.cancel()
-        return events
+        return [first, second]
 
     events = asyncio.run(watch())
 
