@@ -16,9 +16,8 @@ from airflow_provider_ckpt.ledger.commands import plan as plan_commands
 from airflow_provider_ckpt.ledger.commands import reconcile, settle
 from airflow_provider_ckpt.ledger.commands.begin import begin_attempts
 from airflow_provider_ckpt.ledger.commands.lost_executors import settle_lost_wave
-from airflow_provider_ckpt.ledger.queries import failed_runs
 from airflow_provider_ckpt.ledger.session import Session
-from airflow_provider_ckpt.ledger.store import bulk_sql, events, tables
+from airflow_provider_ckpt.ledger.store import bulk_sql, events, failed_runs, tables
 from airflow_provider_ckpt.ledger.store import lease as lease_store
 from airflow_provider_ckpt.ledger.types import Lease, Reconciliation, Settlement
 from airflow_provider_ckpt.ledger.unit_of_work import TouchedBatches
@@ -98,10 +97,29 @@ class RunCommands(Session):
         with self._writing() as connection:
             if lease_store.release(connection, lease):
                 moment = lease_store.database_time(connection)
-                detail = failed_runs.detail_of_release(
-                    connection, lease.pipeline, moment, error=error, succeeded=succeeded
-                )
+                detail = {}
+                if succeeded:
+                    failed_runs.delete_failure(connection, lease.pipeline)
+                elif error is not None:
+                    detail["error"] = failed_runs.shortened(error)
+                    failed_runs.store_failure(connection, lease.pipeline, error, moment)
                 bulk_sql.insert(connection, tables.event, [events.event_row(lease, moment, "lease_released", detail)])
+
+    def record_refusal(self, pipeline: str, owner: str, error: str) -> None:
+        """Record why a run was refused before it held the lease; :meth:`failed_runs` returns it until a run succeeds.
+
+        An event is added to the audit log only if the newest run has not failed with the same error. Nothing happens
+        if the ledger does not know the pipeline.
+
+        :param pipeline: name of the pipeline
+        :param owner: owner of the lease that the run wanted
+        :param error: the error, with what to do
+        """
+        with self._writing() as connection:
+            moment = lease_store.database_time(connection)
+            if failed_runs.store_failure(connection, pipeline, error, moment):
+                row = events.refusal_row(pipeline, owner, moment, failed_runs.shortened(error))
+                bulk_sql.insert(connection, tables.event, [row])
 
     def attach(self, pipeline: str, epoch: int, owner: str) -> Lease:
         """Renew a lease that another process of the same run has acquired, and return it for use in this process.

@@ -13,7 +13,6 @@ from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.dead_letters import IndexEntry, RereadRange
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.ledger.queries import (
-    failed_runs,
     lag_history,
     line,
     marks,
@@ -22,7 +21,6 @@ from airflow_provider_ckpt.ledger.queries import (
     pipeline_tasks,
     status,
 )
-from airflow_provider_ckpt.ledger.queries.failed_runs import FailedRun
 from airflow_provider_ckpt.ledger.queries.lag_history import LagPoint
 from airflow_provider_ckpt.ledger.queries.line import PartitionLine
 from airflow_provider_ckpt.ledger.queries.marks import Marks
@@ -31,6 +29,7 @@ from airflow_provider_ckpt.ledger.queries.pages import BatchFilter, DeadLetterFi
 from airflow_provider_ckpt.ledger.queries.pipeline_tasks import PlannedPipeline
 from airflow_provider_ckpt.ledger.session import Session
 from airflow_provider_ckpt.ledger.store import dead_letter_index
+from airflow_provider_ckpt.ledger.store.failed_runs import FailedRun, load_failures
 
 
 class PageQueries(Session):
@@ -51,7 +50,7 @@ class PageQueries(Session):
         :param prefix: beginning of the pipelines' names
         """
         with self._reading() as connection:
-            return failed_runs.failed_runs(connection, prefix)
+            return load_failures(connection, prefix)
 
     def planned_pipeline(self, pipeline: str) -> PlannedPipeline | None:
         """Return a pipeline with the tasks that have planned it; None if there is no such pipeline."""

@@ -40,6 +40,27 @@ def event_row(lease: Lease, at: datetime, kind: str, detail: Mapping[str, Any]) 
     }
 
 
+def refusal_row(pipeline: str, owner: str, at: datetime, error: str) -> dict[str, Any]:
+    """Return the row of the audit log for a run that was refused before it held the lease.
+
+    :param pipeline: name of the pipeline
+    :param owner: owner of the lease that the run wanted
+    :param at: time of the event
+    :param error: why the run was refused
+    """
+    return {
+        "pipeline": pipeline,
+        "at": at,
+        "kind": "run_refused",
+        "actor": owner,
+        "epoch": None,
+        "generation": None,
+        "partition": None,
+        "seq": None,
+        "detail": {"error": error},
+    }
+
+
 def event_rows(lease: Lease, at: datetime, events: Iterable[Event]) -> list[dict[str, Any]]:
     """Return rows of the audit log for those events that are not routine; routine ones are left out.
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
 
-HEAD = "0010"
+HEAD = "0011"
 """Schema revision of the ledger with which this code works."""
 
 VERSION_TABLE = "ckpt_alembic_version"
@@ -110,6 +110,8 @@ pipeline = sa.Table(
     sa.Column("sink_location", sa.Text),
     sa.Column("sink_unaccepted", _json),
     sa.Column("planned_at", UtcTime),
+    sa.Column("failure", sa.Text),
+    sa.Column("failed_since", UtcTime),
 )
 
 pipeline_task = sa.Table(

@@ -5,10 +5,11 @@ The order is fixed by semantics, section 4; no step may be left out or swapped.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.core.changed_sink import ExpectedSinkState
-from airflow_provider_ckpt.core.errors import CkptError, FencedError
+from airflow_provider_ckpt.core.errors import CkptError, FencedError, LeaseBusyError, LedgerUnavailableError
 from airflow_provider_ckpt.replication.metric_names import Metric
 from airflow_provider_ckpt.replication.own_output import refuse_own_output
 from airflow_provider_ckpt.replication.run import refuse_changed_sink
@@ -21,6 +22,8 @@ from airflow_provider_ckpt.replication.setup import OpenConnectors, PipelineCont
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.ledger.types import Lease
+
+log = logging.getLogger(__name__)
 
 
 def acquire(setup: PipelineContext, *, force: bool = False, accepting: bool = False) -> Run:
@@ -38,11 +41,10 @@ def acquire(setup: PipelineContext, *, force: bool = False, accepting: bool = Fa
     :raises SinkError: if the sink cannot be reached
     """
     try:
-        opened = OpenConnectors(setup)
         try:
-            lease = _check_and_lease(setup, opened, force=force)
-        except BaseException:
-            opened.close()
+            opened, lease = _open_and_lease(setup, force=force)
+        except CkptError as error:
+            _record_refusal(setup, error)
             raise
         run = Run(setup, lease, opened)
         try:
@@ -59,12 +61,27 @@ def acquire(setup: PipelineContext, *, force: bool = False, accepting: bool = Fa
     return run
 
 
-def _check_and_lease(setup: PipelineContext, opened: OpenConnectors, *, force: bool) -> Lease:
+def _open_and_lease(setup: PipelineContext, *, force: bool) -> tuple[OpenConnectors, Lease]:
     """Check source and sink, refuse another ledger's receipts, and take the lease with an epoch above the fence."""
-    opened.check()
-    claims = opened.sink.claims()
-    refuse_other_ledgers(setup, claims)
-    return wait_for_lease(setup, claims.epoch, force=force)
+    opened = OpenConnectors(setup)
+    try:
+        opened.check()
+        claims = opened.sink.claims()
+        refuse_other_ledgers(setup, claims)
+        return opened, wait_for_lease(setup, claims.epoch, force=force)
+    except BaseException:
+        opened.close()
+        raise
+
+
+def _record_refusal(setup: PipelineContext, error: CkptError) -> None:
+    """Record in the ledger why a run was refused before it held the lease, unless another run holds the lease."""
+    if isinstance(error, LeaseBusyError):
+        return
+    try:
+        setup.ledger.record_refusal(setup.pipeline.name, setup.owner, str(error))
+    except LedgerUnavailableError as unavailable:
+        log.warning("The ledger could not record that %s was refused: %s", setup.pipeline.name, unavailable)
 
 
 def _fence_and_reconcile(run: Run, *, accepting: bool) -> None:

@@ -232,11 +232,13 @@ def test_status_shows_why_and_since_when_the_runs_of_a_table_are_refused(shop: S
     shop.declare({"shop.a": {"schema": {"new_column": "freeze"}}})
     shop.run()
     before = shop.failures()
-    shop.sql("ALTER TABLE shop.a ADD note text")
+    shop.sql("ALTER TABLE shop.a ADD note text", "ALTER TABLE copy.b RENAME TO mislaid")
     shop.add("a")
+    shop.add("b")
 
     _, first = shop.run()
     once = shop.failures()
+    shop.sql("ALTER TABLE copy.mislaid RENAME TO b")
     _, second = shop.run()
     twice = shop.failures()
     text = shop.command.run("database", "status", str(shop.file)).stdout
@@ -246,6 +248,8 @@ def test_status_shows_why_and_since_when_the_runs_of_a_table_are_refused(shop: S
     assert before == {}
     assert once["shop.a"][0] == first["a"]["error"]
     assert "column note (text) is new, and schema.new_column is freeze" in once["shop.a"][0]
+    assert once["shop.b"][0] == first["b"]["error"]
+    assert "copy.b does not exist" in once["shop.b"][0]
     assert twice == {"shop.a": (second["a"]["error"], once["shop.a"][1])}
     assert "last run failed, since" in text
     assert once["shop.a"][1] in text

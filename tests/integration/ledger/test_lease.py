@@ -13,7 +13,7 @@ from airflow_provider_ckpt.core.errors import LeaseBusyError, StaleEpochError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.ledger.queries.failed_runs import FailedRun
+from airflow_provider_ckpt.ledger.store.failed_runs import MAX_ERROR_CHARACTERS, FailedRun
 from airflow_provider_ckpt.ledger.types import Lease
 from tests.integration.ledger.ledger_driver import NOW, TTL, LedgerDriver, delivered
 
@@ -181,3 +181,24 @@ def test_the_error_of_the_newest_run_is_known_with_the_time_of_the_first_that_fa
     assert ledger.failed_runs("shop.") == {"shop.a": FailedRun("column price is still gone", first)}
     run("shop.a", None)
     assert ledger.failed_runs("shop.") == {}
+
+
+def test_a_refusal_is_known_until_a_run_succeeds_and_adds_one_event_for_each_error(ledger: Ledger) -> None:
+    ledger.register(["shop.a"])
+
+    ledger.record_refusal("shop.a", "dag/1", "the source cannot be reached")
+    ledger.record_refusal("shop.a", "dag/2", "the source cannot be reached")
+    ledger.record_refusal("shop.a", "dag/3", "x" * 10_000)
+    ledger.record_refusal("shop.unknown", "dag/1", "the source cannot be reached")
+
+    events = ledger.events("shop.a")
+    assert [(event["kind"], event["actor"], event["epoch"]) for event in events] == [
+        ("run_refused", "dag/1", None),
+        ("run_refused", "dag/3", None),
+    ]
+    assert events[0]["detail"] == {"error": "the source cannot be reached"}
+    since = datetime.fromisoformat(events[0]["at"])
+    assert ledger.failed_runs("shop.") == {"shop.a": FailedRun("x" * MAX_ERROR_CHARACTERS, since)}
+    ledger.release(ledger.acquire("shop.a", "dag/4", TTL), succeeded=True)
+    assert ledger.failed_runs("shop.") == {}
+    assert ledger.pipelines() == ["shop.a"]

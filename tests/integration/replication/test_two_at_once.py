@@ -35,6 +35,7 @@ def test_a_second_run_is_refused_when_told_to_fail(orders: Replication) -> None:
     with acquire(orders.setup("first")) as first:
         with pytest.raises(LeaseBusyError, match="first"):
             orders.changed(lease={"on_busy": "fail"}).run()
+        assert orders.ledger.failed_runs("orders") == {}
         first.finish()
 
     assert orders.run().records == Counts(1000, 1000, 0, 0)
