@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.core.routes import Route
 from airflow_provider_ckpt.engines.factory import make_engine, starts_own_spark
+from airflow_provider_ckpt.replication.run.lease_renewal import LeaseRenewals
 from airflow_provider_ckpt.replication.run.parallel_runs import ParallelRuns
 from airflow_provider_ckpt.replication.run.replicate import replicate
 
@@ -43,19 +44,25 @@ def run_several(
 ) -> dict[str, RunResult]:
     """Run several pipelines, in the given order and some at a time; one that fails does not stop the others.
 
+    The leases of the runs in progress are renewed together.
+
     :param setups: the pipelines with their ledger, connections and lease owners, by a name of each
     :param at_once: largest number of runs in progress at a time; None for four, or one if any of the pipelines starts a
         Spark of its own
     :param lanes_each: largest number of lanes that a run occupies until it is the last one; None for no limit
     :return: the result of each, by the same names
     """
+    renewals = {ledger: LeaseRenewals(ledger) for ledger in {setup.ledger for setup in setups.values()}}
     own_spark = any(starts_own_spark(setup.pipeline) for setup in setups.values())
 
     def most_lanes() -> int | None:
         return lanes_each if runs.unfinished > 1 else None
 
     runs = ParallelRuns(
-        {name: _Run(replace(setup, most_lanes=most_lanes)) for name, setup in setups.items()},
+        {
+            name: _Run(replace(setup, renewals=renewals[setup.ledger], most_lanes=most_lanes))
+            for name, setup in setups.items()
+        },
         at_once or (1 if own_spark else _AT_ONCE),
     )
     return {

@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow_provider_ckpt.core.action import Action
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.errors import ErrorInfo
+from airflow_provider_ckpt.core.errors import ErrorInfo, StaleEpochError
 from airflow_provider_ckpt.core.failure_decisions import Decision
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.proposals import Proposal, ProposalState
@@ -36,6 +36,18 @@ class Lease:
     ttl: timedelta
     expires_at: datetime
     taken_over: bool = field(default=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """Result of the renewal of several leases; those that it does not name were renewed.
+
+    :param lost: the error of each lease that its owner does not hold any more
+    :param locked: leases that were not renewed because another command had locked their row
+    """
+
+    lost: Mapping[Lease, StaleEpochError] = field(default_factory=dict)
+    locked: frozenset[Lease] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.core.schema_version import SchemaVersion, SourceColumn
     from airflow_provider_ckpt.ledger.ledger import Ledger
     from airflow_provider_ckpt.ledger.types import Lease
+    from airflow_provider_ckpt.replication.run.lease_renewal import LeaseRenewals
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class PipelineContext:
     :param meter: destination of the run's metrics
     :param function: the transform's serialized Python function, if the task that runs the pipeline provides it
     :param check: called repeatedly while a run works or waits; it raises an error if the run must stop
+    :param renewals: thread that renews the lease together with those of other runs in this process; None for one of the
+        run's own
     :param most_lanes: returns the largest number of lanes of the next wave, since other runs wait for the same Spark;
         None for as many as the pipeline declares
     """
@@ -53,6 +56,7 @@ class PipelineContext:
     meter: Meter = NO_METER
     function: bytes | None = None
     check: Callable[[], None] = lambda: None
+    renewals: LeaseRenewals | None = None
     most_lanes: Callable[[], int | None] = lambda: None
 
     @property

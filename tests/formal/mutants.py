@@ -26,6 +26,7 @@ from tests.formal.mutants_of_plain import OF_PLAIN
 from tests.formal.mutants_of_policy import OF_POLICY
 from tests.formal.mutants_of_refresh import OF_REFRESH
 from tests.formal.mutants_of_schema_change import OF_SCHEMA_CHANGE
+from tests.formal.mutants_of_several_runs import OF_SEVERAL_RUNS
 from tests.formal.mutants_of_sinks import OF_SINKS
 from tests.formal.mutants_of_warm import OF_WARM
 from tests.formal.rewrite import RewriteError
@@ -45,6 +46,7 @@ MUTANTS: Sequence[Mutant] = (
     *OF_PLAIN,
     *OF_WARM,
     *OF_POLICY,
+    *OF_SEVERAL_RUNS,
     *OF_LEDGER,
     *OF_CORE,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from airflow_provider_ckpt.ledger.commands.lost_executors import settle_lost_wav
 from airflow_provider_ckpt.ledger.session import Session
 from airflow_provider_ckpt.ledger.store import bulk_sql, events, failed_runs, tables
 from airflow_provider_ckpt.ledger.store import lease as lease_store
-from airflow_provider_ckpt.ledger.types import Lease, Reconciliation, Settlement
+from airflow_provider_ckpt.ledger.types import Lease, Reconciliation, Renewal, Settlement
 from airflow_provider_ckpt.ledger.unit_of_work import TouchedBatches
 
 if TYPE_CHECKING:
@@ -83,6 +83,17 @@ class RunCommands(Session):
         """
         with self._writing() as connection:
             lease_store.renew(connection, lease.pipeline, lease.epoch, lease.owner)
+
+    def renew_all(self, leases: Collection[Lease]) -> Renewal:
+        """Extend each of several leases by its TTL from now, in one SQL statement; a lost one does not affect others.
+
+        No row is waited for: the leases that another command has locked are returned, to be renewed a little later.
+        A second statement is executed only if leases were lost or locked.
+
+        :param leases: the leases, of any pipelines
+        """
+        with self._writing() as connection:
+            return lease_store.renew_all(connection, leases)
 
     def release(self, lease: Lease, *, error: str | None = None, succeeded: bool = False) -> None:
         """Release the lease, so that another run can acquire it.

@@ -5,24 +5,29 @@ The database's clock decides whether a lease has expired, so that machines with 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from airflow_provider_ckpt.core import lease as core_lease
 from airflow_provider_ckpt.core import refuse_stale_epoch
-from airflow_provider_ckpt.core.errors import CkptError
+from airflow_provider_ckpt.core.errors import CkptError, StaleEpochError
 from airflow_provider_ckpt.core.lease import LeaseGrantReason, LeaseState
 from airflow_provider_ckpt.core.phases import Phase
-from airflow_provider_ckpt.ledger.store import tables
+from airflow_provider_ckpt.ledger.store import bulk_sql, tables
 from airflow_provider_ckpt.ledger.store.bulk_sql import insert_missing
-from airflow_provider_ckpt.ledger.types import Lease
+from airflow_provider_ckpt.ledger.types import Lease, Renewal
 
 _L = tables.lease.c
+
+_HELD = ("pipeline", "epoch", "owner")
+"""Columns that show whether the owner of a :class:`Lease` still holds it."""
 
 
 def database_time(connection: Connection) -> datetime:
@@ -117,6 +122,54 @@ def renew(connection: Connection, pipeline: str, epoch: int, owner: str) -> Leas
     row = lock_row(connection, pipeline)
     with _with_pipeline_name(pipeline):
         return _store(connection, pipeline, core_lease.renew(row, epoch, owner, now=database_time(connection)))
+
+
+def renew_all(connection: Connection, leases: Collection[Lease]) -> Renewal:
+    """Extend each of several leases by its TTL from now, unless it was taken over or released, in one statement.
+
+    A row that another command has locked is left out. Otherwise the commands of all other pipelines in the statement
+    would wait for that one.
+
+    :param connection: connection inside a transaction
+    :param leases: the leases, of any pipelines
+    """
+    given = {"given": bulk_sql.as_json([{name: getattr(lease, name) for name in _HELD} for lease in leases])}
+    renewed = {tuple(row) for row in connection.execute(_renewal(connection.dialect.name), given)}
+    others = [lease for lease in leases if (lease.pipeline, lease.epoch, lease.owner) not in renewed]
+    if not others:
+        return Renewal()
+    names = {lease.pipeline for lease in others}
+    query = sa.select(_L.pipeline, _L.owner, _L.epoch, _L.ttl_ms, _L.expires_at).where(_L.pipeline.in_(names))
+    stored = {
+        row[0]: LeaseState(row[1], row[2], timedelta(milliseconds=row[3]), row[4]) for row in connection.execute(query)
+    }
+    lost: dict[Lease, StaleEpochError] = {}
+    for lease in others:
+        try:
+            with _with_pipeline_name(lease.pipeline):
+                refuse_stale_epoch.check_epoch(stored.get(lease.pipeline), lease.epoch, lease.owner)
+        except StaleEpochError as error:
+            lost[lease] = error
+    return Renewal(lost, frozenset(others) - lost.keys())
+
+
+@lru_cache
+def _renewal(dialect: str) -> sa.Update:
+    """Return the statement of :func:`renew_all`; its result is :data:`_HELD` of each lease that was renewed.
+
+    :param dialect: name of the SQL dialect, ``postgresql`` or ``sqlite``, which locks no rows and ignores that clause
+    """
+    given = bulk_sql.given_rows(dialect, tables.lease, _HELD)
+    same = sa.and_(*(_L[name] == given.c[name] for name in _HELD))
+    found = sa.select(_L.pipeline).select_from(tables.lease.join(given, same))
+    free = found.with_for_update(of=tables.lease, skip_locked=True).cte("free")
+    if dialect == bulk_sql.SQLITE:  # the text form in which SQLAlchemy stores a time
+        seconds = sa.cast(_L.ttl_ms / 1000.0, sa.Text).concat(" seconds")
+        expiry: sa.ColumnElement[Any] = sa.func.strftime("%Y-%m-%d %H:%M:%f", "now", seconds).concat("000")
+    else:
+        expiry = sa.func.clock_timestamp() + _L.ttl_ms * sa.text("interval '1 millisecond'")
+    update = tables.lease.update().where(_L.pipeline == free.c.pipeline).values(expires_at=expiry)
+    return update.returning(*(_L[name] for name in _HELD))
 
 
 def release(connection: Connection, lease: Lease) -> bool:

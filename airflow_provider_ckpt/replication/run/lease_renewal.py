@@ -1,20 +1,25 @@
-"""Renew a lease in the background, three times within its TTL, while a run works, and detect its loss."""
+"""Renew the leases of a process in the background, three times within their TTL, and detect that one was lost."""
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.core.errors import LedgerUnavailableError, StaleEpochError
+from airflow_provider_ckpt.core.errors import StaleEpochError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import timedelta
 
     from airflow_provider_ckpt.ledger.ledger import Ledger
     from airflow_provider_ckpt.ledger.types import Lease
 
 log = logging.getLogger(__name__)
+
+_LOCKED_SHARE = 0.1
+"""Share of the interval after which a lease is renewed whose row another command had locked."""
 
 
 def renewal_interval(ttl: timedelta) -> float:
@@ -26,42 +31,119 @@ def renewal_interval(ttl: timedelta) -> float:
 
 
 class LeaseRenewal:
-    """Thread that renews a lease at the interval of :func:`renewal_interval`.
+    """The renewal of one lease by a :class:`LeaseRenewals`.
 
-    An unreachable ledger only delays the renewal: after expiry the run still holds the lease until another owner takes
-    it.
-
-    :param ledger: the ledger
+    :param renewals: the thread that renews the lease
     :param lease: the lease
+    :ivar due: time of the next renewal, in seconds of the monotonic clock
+    :ivar error: error of the renewal that found the lease lost; None as long as the lease is held
     """
 
-    def __init__(self, ledger: Ledger, lease: Lease) -> None:
-        self._ledger = ledger
-        self._lease = lease
-        self._ended = threading.Event()
-        self._error: StaleEpochError | None = None
-        self._thread = threading.Thread(target=self._run, name=f"ckpt-lease-{lease.pipeline}", daemon=True)
-        self._thread.start()
+    def __init__(self, renewals: LeaseRenewals, lease: Lease) -> None:
+        self._renewals = renewals
+        self.lease = lease
+        self.interval = renewal_interval(lease.ttl)
+        self.due = time.monotonic() + self.interval
+        self.error: StaleEpochError | None = None
 
     def check(self) -> None:
         """Raise an error if another run has taken over.
 
         :raises StaleEpochError: naming both epochs
         """
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
 
     def stop(self) -> None:
-        """End the thread."""
-        self._ended.set()
-        self._thread.join()
+        """Renew the lease no more. A renewal that is in progress has ended when this returns."""
+        self._renewals.remove(self)
+
+
+class LeaseRenewals:
+    """Thread that renews the leases which runs of this process hold, together, with one SQL statement each time.
+
+    A lease is renewed at the interval of :func:`renewal_interval`, or earlier, when others are. A lease that was taken
+    over is reported to its own run alone. An unreachable ledger only delays the renewals: after expiry a run still
+    holds its lease until another owner takes it.
+
+    :param ledger: the ledger
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._changed = threading.Condition()
+        self._held: list[LeaseRenewal] = []
+        self._in_progress: Sequence[LeaseRenewal] = ()
+        self._thread: threading.Thread | None = None
+
+    def add(self, lease: Lease) -> LeaseRenewal:
+        """Renew a lease from now on, and return its renewal, which the run checks and stops.
+
+        :param lease: the lease
+        """
+        renewal = LeaseRenewal(self, lease)
+        with self._changed:
+            self._held.append(renewal)
+            self._changed.notify_all()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="ckpt-leases", daemon=True)
+                self._thread.start()
+        return renewal
+
+    def remove(self, renewal: LeaseRenewal) -> None:
+        """Renew a lease no more, after the statement in progress if that contains it. The last one ends the thread.
+
+        :param renewal: the lease's renewal
+        """
+        with self._changed:
+            if renewal in self._held:
+                self._held.remove(renewal)
+            self._changed.notify_all()
+            while renewal in self._in_progress:
+                self._changed.wait()
 
     def _run(self) -> None:
-        while not self._ended.wait(renewal_interval(self._lease.ttl)):
+        """Renew leases when they are due, until there are none; the thread executes this."""
+        while due := self._wait_until_due():
             try:
-                self._ledger.renew(self._lease)
-            except StaleEpochError as error:
-                self._error = error
-                return
-            except LedgerUnavailableError as error:
-                log.warning("The lease of %s could not be renewed, trying again: %s", self._lease.pipeline, error)
+                self._renew(due)
+            finally:
+                with self._changed:
+                    self._in_progress = ()
+                    self._changed.notify_all()
+
+    def _wait_until_due(self) -> Sequence[LeaseRenewal]:
+        """Wait until a lease is due, and return all that are due within half of their interval; empty if none is left.
+
+        So leases that were acquired at different times are renewed together from their second renewal on.
+        """
+        with self._changed:
+            while self._held:
+                now = time.monotonic()
+                left = min(renewal.due for renewal in self._held) - now
+                if left <= 0:
+                    self._in_progress = [found for found in self._held if found.due <= now + found.interval / 2]
+                    return self._in_progress
+                self._changed.wait(left)
+            self._thread = None
+            return ()
+
+    def _renew(self, due: Sequence[LeaseRenewal]) -> None:
+        """Renew leases, and store the error of each that was lost; an error of the ledger only delays them.
+
+        :param due: their renewals
+        """
+        try:
+            result = self._ledger.renew_all([renewal.lease for renewal in due])
+        except Exception as error:  # noqa: BLE001  # thread boundary: runs whose leases are renewed go on
+            names = ", ".join(sorted(renewal.lease.pipeline for renewal in due))
+            log.warning("The leases of %s could not be renewed, trying again: %s", names, error)
+            result = None
+        now = time.monotonic()
+        with self._changed:
+            for renewal in due:
+                locked = result is not None and renewal.lease in result.locked
+                renewal.due = now + renewal.interval * (_LOCKED_SHARE if locked else 1)
+                renewal.error = None if result is None else result.lost.get(renewal.lease)
+                if renewal.error is not None and renewal in self._held:
+                    self._held.remove(renewal)

@@ -26,7 +26,7 @@ from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.replication.metric_names import Metric
 from airflow_provider_ckpt.replication.run import final_check
 from airflow_provider_ckpt.replication.run.known_files import KnownFiles
-from airflow_provider_ckpt.replication.run.lease_renewal import LeaseRenewal
+from airflow_provider_ckpt.replication.run.lease_renewal import LeaseRenewals
 from airflow_provider_ckpt.replication.run.metrics import RunMetrics
 from airflow_provider_ckpt.replication.run.reconcile import reconcile
 from airflow_provider_ckpt.replication.run.refresh import refreshes_due
@@ -85,7 +85,7 @@ class Run:
         setup.on_lease(lease)
         self.metrics = RunMetrics(setup)
         setup.meter.count(Metric.TAKEOVERS, int(lease.taken_over))
-        self._renewal = LeaseRenewal(setup.ledger, lease)
+        self._renewal = (setup.renewals or LeaseRenewals(setup.ledger)).add(lease)
 
     @property
     def epoch(self) -> int:

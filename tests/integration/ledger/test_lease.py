@@ -35,8 +35,15 @@ COMMANDS: dict[str, Callable[[Ledger, Lease], object]] = {
     "lost": lambda ledger, lease: ledger.settle_lost_wave(lease, [], [], now=NOW, alone=False, limit=3),
     "cancel": lambda ledger, lease: ledger.cancel(lease, now=NOW),
     "renew": lambda ledger, lease: ledger.renew(lease),
+    "renew_all": lambda ledger, lease: _raise_lost(ledger, lease),
     "attach": lambda ledger, lease: ledger.attach(lease.pipeline, lease.epoch, lease.owner),
 }
+
+
+def _raise_lost(ledger: Ledger, lease: Lease) -> None:
+    """Renew a lease as one of several, and raise its error if it was lost."""
+    for error in ledger.renew_all([lease]).lost.values():
+        raise error
 
 
 def test_the_first_lease_has_epoch_one_and_every_later_one_a_greater(ledger: Ledger) -> None:
