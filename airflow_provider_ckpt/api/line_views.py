@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from airflow_provider_ckpt.api.models.fields import Span
-from airflow_provider_ckpt.api.models.lines import Blocked, DeadLetterSpan, Fate, PartitionLine, Piece
-from airflow_provider_ckpt.api.views import partition_kind
+from airflow_provider_ckpt.api.models.lines import (
+    Blocked,
+    ColumnChange,
+    ColumnChangeKind,
+    DeadLetterSpan,
+    Fate,
+    PartitionLine,
+    Piece,
+    SchemaVersionMark,
+)
+from airflow_provider_ckpt.api.views import partition_kind, run_link, text
+from airflow_provider_ckpt.core.column_change import Change, ChangeKind
 from airflow_provider_ckpt.core.range_receipts import RangeReceipt
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.ledger.queries import line
 from airflow_provider_ckpt.ledger.queries.line_batches import BatchPiece
+from airflow_provider_ckpt.ledger.queries.schema_versions import ShownVersion
+
+_MAX_CHANGES = 20
+_CHANGES: Mapping[ChangeKind, ColumnChangeKind] = {
+    ChangeKind.NEW: ColumnChangeKind.ADDED,
+    ChangeKind.DROPPED: ColumnChangeKind.DROPPED,
+    ChangeKind.OTHER_TYPE: ColumnChangeKind.RETYPED,
+    ChangeKind.RENAMED: ColumnChangeKind.RENAMED,
+    ChangeKind.REPLACED: ColumnChangeKind.REPLACED,
+    ChangeKind.EXCHANGED: ColumnChangeKind.REPLACED,
+}
 
 
 def partition_line(found: line.PartitionLine) -> PartitionLine:
@@ -50,6 +71,34 @@ def partition_line(found: line.PartitionLine) -> PartitionLine:
             batches=blocked.batches,
             positions=blocked.positions,
         ),
+        schema_versions=[_version_mark(item) for item in found.schema_versions],
+        schema_versions_left_out=found.schema_versions_left_out,
+    )
+
+
+def _version_mark(found: ShownVersion) -> SchemaVersionMark:
+    return SchemaVersionMark(
+        version=found.number,
+        generation=found.generation,
+        position=found.position,
+        columns=found.columns,
+        changes=[_column_change(change) for change in found.changes[:_MAX_CHANGES]],
+        changes_left_out=max(0, len(found.changes) - _MAX_CHANGES),
+        decision=[text(sentence) or "" for sentence in found.decision[:_MAX_CHANGES]],
+        actor=text(found.actor) or "",
+        run=run_link(found.actor),
+        at=found.at,
+    )
+
+
+def _column_change(change: Change) -> ColumnChange:
+    before, after = change.before, change.after
+    return ColumnChange(
+        kind=_CHANGES[change.kind],
+        column=text(change.name) or "",
+        before=None if before is None else text(before.type),
+        after=None if after is None else text(after.type),
+        new_name=text(after.name) if after is not None and change.kind is ChangeKind.RENAMED else None,
     )
 
 

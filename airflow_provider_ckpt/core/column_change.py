@@ -84,6 +84,17 @@ def find_changes(before: Sequence[VersionColumn], now: Sequence[SourceColumn], i
     return [*changes, *(Change(ChangeKind.NEW, column.name, None, column) for column in added)]
 
 
+def source_changes(before: Sequence[VersionColumn], after: Sequence[VersionColumn]) -> Sequence[Change]:
+    """Return the changes of the source between two versions; each other type counts as one that lacks values.
+
+    :param before: columns of the earlier version
+    :param after: columns of the later version
+    """
+    present = [column for column in after if column.state is not ColumnState.NULL]
+    now = [SourceColumn(column.name, column.number, column.type) for column in present]
+    return find_changes(before, now, lambda *_: False)
+
+
 def describe(change: Change) -> str:
     """Return a change as a clause, such as ``column note (text) is new``."""
     before, after = change.before, change.after

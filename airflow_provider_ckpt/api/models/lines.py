@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from airflow_provider_ckpt.api.models.fields import ApiModel, BatchName, Moment, PartitionKind, Position, Span
+from airflow_provider_ckpt.api.models.fields import (
+    ApiModel,
+    BatchName,
+    Moment,
+    PartitionKind,
+    Position,
+    RunLink,
+    Span,
+)
 
 
 class Fate(StrEnum):
@@ -79,6 +87,66 @@ class Blocked(ApiModel):
     positions: int
 
 
+class ColumnChangeKind(StrEnum):
+    """Kind of the change of a column of the source.
+
+    - ``added``, ``dropped``: the source has it, or has it no more
+    - ``retyped``: it has another type
+    - ``renamed``: it has another name, and possibly another type
+    - ``replaced``: another column has its name
+    """
+
+    ADDED = "added"
+    DROPPED = "dropped"
+    RETYPED = "retyped"
+    RENAMED = "renamed"
+    REPLACED = "replaced"
+
+
+class ColumnChange(ApiModel):
+    """Change of one column of the source from one schema version to the next.
+
+    :param kind: kind of the change
+    :param column: name of the column before the change; of an added column, its name
+    :param before: its type before; None for an added column
+    :param after: its type after; None for a dropped column
+    :param new_name: name of a renamed column after the change; None for all others
+    """
+
+    kind: ColumnChangeKind
+    column: str
+    before: str | None
+    after: str | None
+    new_name: str | None
+
+
+class SchemaVersionMark(ApiModel):
+    """Version of the source's columns, at the position from which batches are planned under it.
+
+    :param version: number of the version, from 1
+    :param generation: generation in which it began
+    :param position: the position
+    :param columns: number of its columns
+    :param changes: changes since the version before, at most 20; none for the first version
+    :param changes_left_out: number of further changes
+    :param decision: what was decided, one sentence for each changed column; at most 20
+    :param actor: user or run that recorded it
+    :param run: task of a DAG run that the actor is; None for another actor
+    :param at: time at which it was recorded
+    """
+
+    version: int
+    generation: int
+    position: Position
+    columns: int
+    changes: list[ColumnChange]
+    changes_left_out: int
+    decision: list[str]
+    actor: str
+    run: RunLink | None
+    at: Moment
+
+
 class PartitionLine(ApiModel):
     """Number line of a partition, bounded whatever the number of its batches.
 
@@ -97,6 +165,9 @@ class PartitionLine(ApiModel):
     :param dead_letters: ranges with dead letters in any state, at most 500
     :param dead_letters_left_out: whether there are more
     :param blocked: what blocks the checkpoint; None if nothing does
+    :param schema_versions: versions of the source's columns that begin in the window or at its end, by position; at
+        most 50
+    :param schema_versions_left_out: whether there are more, at smaller positions; ask for a smaller window
     """
 
     partition: str
@@ -114,6 +185,8 @@ class PartitionLine(ApiModel):
     dead_letters: list[DeadLetterSpan]
     dead_letters_left_out: bool
     blocked: Blocked | None
+    schema_versions: list[SchemaVersionMark]
+    schema_versions_left_out: bool
 
 
 class Line(ApiModel):

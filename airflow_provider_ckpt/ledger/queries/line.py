@@ -16,8 +16,9 @@ from sqlalchemy.engine import Connection
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.range_receipts import RangeReceipt
 from airflow_provider_ckpt.core.ranges import START, Range, subtract
-from airflow_provider_ckpt.ledger.queries import line_batches
+from airflow_provider_ckpt.ledger.queries import line_batches, schema_versions
 from airflow_provider_ckpt.ledger.queries.line_batches import MAX_GAPS, BatchPiece, BlockedLine, of_generation
+from airflow_provider_ckpt.ledger.queries.schema_versions import ShownVersion
 from airflow_provider_ckpt.ledger.store import tables
 from airflow_provider_ckpt.ledger.store.receipts import from_row
 
@@ -66,6 +67,9 @@ class PartitionLine:
     :param dead_letters_left_out: whether there are more
     :param blocked: the first unresolved batch with the resolved ones beyond it; None if all are resolved
     :param grouped: whether pieces stand for more than one batch
+    :param schema_versions: versions of the source's columns that begin in the window or at its end, by position, at
+        most :data:`.schema_versions.MAX_SHOWN`
+    :param schema_versions_left_out: whether there are more, at smaller positions
     """
 
     partition: str
@@ -85,6 +89,8 @@ class PartitionLine:
     dead_letters_left_out: bool = False
     blocked: BlockedLine | None = None
     grouped: bool = False
+    schema_versions: list[ShownVersion] = field(default_factory=list)
+    schema_versions_left_out: bool = False
 
 
 def lines(
@@ -125,6 +131,7 @@ def _line(connection: Connection, row: sa.RowMapping, window: Range, buckets: in
     receipts = _receipts(connection, row, window, exceptions=is_sampled)
     sampled = _sample(connection, row, window, width) if is_sampled else []
     dead_letters = _dead_letters(connection, row, window)
+    versions, has_more_versions = schema_versions.in_window(connection, row["pipeline"], row["partition"], window)
     return PartitionLine(
         row["partition"],
         row["generation"],
@@ -145,6 +152,8 @@ def _line(connection: Connection, row: sa.RowMapping, window: Range, buckets: in
         len(dead_letters) > MAX_DEAD_LETTERS,
         line_batches.blocked_line(connection, row, groups),
         is_grouped or is_sampled,
+        versions,
+        has_more_versions,
     )
 
 

@@ -2,13 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from airflow_provider_ckpt.core.schema_version import SchemaVersion
+from airflow_provider_ckpt.core.column_change import Change, source_changes
+from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.schema_version import SchemaVersion, VersionColumn
 from airflow_provider_ckpt.ledger.store import tables
+
+MAX_SHOWN = 50
+"""Maximum number of versions of a partition in a window that are shown; the newest positions come first."""
+
+_S = tables.schema_version.c
+
+
+@dataclass(frozen=True, slots=True)
+class ShownVersion:
+    """Version of a source partition's columns with its difference to the version before it.
+
+    :param number: number of the version, from 1
+    :param generation: generation in which it began
+    :param position: position from which batches are planned under it
+    :param columns: number of its columns
+    :param changes: changes of the source's columns since the version before; empty for the first version
+    :param decision: what was decided, one sentence for each changed column
+    :param actor: owner of the lease under which it was recorded
+    :param at: when it was recorded
+    """
+
+    number: int
+    generation: int
+    position: int
+    columns: int
+    changes: Sequence[Change]
+    decision: Sequence[str]
+    actor: str
+    at: datetime
 
 
 def load(connection: Connection, pipeline: str, partition: str) -> list[SchemaVersion]:
@@ -49,6 +83,48 @@ def history(connection: Connection, pipeline: str) -> list[dict[str, Any]]:
         }
         for row in _rows(connection, pipeline)
     ]
+
+
+def in_window(connection: Connection, pipeline: str, partition: str, window: Range) -> tuple[list[ShownVersion], bool]:
+    """Return the versions that begin in a window or at its end, by position, and whether there are more.
+
+    At most :data:`MAX_SHOWN` versions are returned, those with the greatest positions. The cost does not depend on the
+    number of all versions.
+
+    :param connection: connection inside a transaction
+    :param pipeline: name of the pipeline
+    :param partition: id of the source partition
+    :param window: the window
+    """
+    of_partition = sa.and_(_S.pipeline == pipeline, _S.partition == partition)
+    query = (
+        sa.select(_S.version, _S.generation, _S.position, _S.columns, _S.decision, _S.actor, _S.at)
+        .where(of_partition, _S.position >= window.start, _S.position <= window.end)
+        .order_by(_S.position.desc(), _S.version.desc())
+        .limit(MAX_SHOWN + 1)
+    )
+    found = list(connection.execute(query))
+    rows = found[:MAX_SHOWN][::-1]
+    columns = {row.version: row.columns for row in rows}
+    missing = {number - 1 for number in columns} - {0, *columns}
+    if missing:
+        before = sa.select(_S.version, _S.columns).where(of_partition, _S.version.in_(sorted(missing)))
+        columns |= {row.version: row.columns for row in connection.execute(before)}
+    parsed = {number: tuple(map(VersionColumn.from_json, data)) for number, data in columns.items()}
+    shown = [
+        ShownVersion(
+            row.version,
+            row.generation,
+            row.position,
+            len(row.columns),
+            source_changes(parsed[row.version - 1], parsed[row.version]) if row.version > 1 else (),
+            row.decision,
+            row.actor,
+            row.at,
+        )
+        for row in rows
+    ]
+    return shown, len(found) > MAX_SHOWN
 
 
 def _rows(connection: Connection, pipeline: str) -> list[dict[str, Any]]:

@@ -57,6 +57,9 @@ MARKS = (
 )
 """Condition of a partial index: events of leases and of users' actions. A query must contain it word for word."""
 
+REFRESHES = "kind IN ('refresh_begun', 'publication_held')"
+"""Condition of a partial index: events of refreshes. A query must contain it word for word."""
+
 
 def _partial_index(name: str, *columns: str, where: str) -> sa.Index:
     return sa.Index(name, *columns, postgresql_where=sa.text(where), sqlite_where=sa.text(where))
@@ -276,6 +279,7 @@ schema_version = sa.Table(
     sa.Column("actor", sa.Text, nullable=False),
     sa.Column("epoch", sa.BigInteger, nullable=False),
     sa.Column("at", UtcTime, nullable=False),
+    sa.Index("ckpt_schema_version_by_position", "pipeline", "partition", "position", "version"),
 )
 
 stored_action = sa.Table(
@@ -313,6 +317,7 @@ event = sa.Table(
     sa.Column("database_user", sa.Text),
     sa.Index("ckpt_event_by_pipeline", "pipeline", "id"),
     _partial_index("ckpt_event_marks", "pipeline", "at", where=MARKS),
+    _partial_index("ckpt_event_refreshes", "pipeline", "id", where=REFRESHES),
 )
 
 proposal = sa.Table(

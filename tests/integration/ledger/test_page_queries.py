@@ -11,14 +11,16 @@ import pytest
 from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.column_change import ChangeKind
 from airflow_provider_ckpt.core.dead_letters import DeadLetterState
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.proposals import Proposal
 from airflow_provider_ckpt.core.ranges import START, Range
 from airflow_provider_ckpt.core.refresh import RefreshExtent
+from airflow_provider_ckpt.core.schema_version import ColumnState, SchemaVersion, VersionColumn
 from airflow_provider_ckpt.core.task_lease_owner import of_task
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.ledger.queries import line
+from airflow_provider_ckpt.ledger.queries import line, schema_versions
 from airflow_provider_ckpt.ledger.queries.pages import BatchFilter, DeadLetterFilter
 from airflow_provider_ckpt.ledger.queries.pipeline_tasks import PlannedPipeline
 from airflow_provider_ckpt.ledger.store import tables
@@ -112,6 +114,63 @@ def test_a_line_has_every_range_once(ledger: Ledger) -> None:
         connection.execute(tables.batch.delete().where(tables.batch.c.seq == 12))
     assert ledger.lines("orders", ["t"])[0].gaps == [Range(130, 140)]
     assert [found.partition for found in ledger.lines("orders", after="t")] == ["u"]
+
+
+ID, PRICE = VersionColumn("id", 1, "integer"), VersionColumn("price", 2, "integer")
+
+
+def record_versions(driver: LedgerDriver, *positions: int, name: str = "t") -> None:
+    """Record a version at each position; from the second on, each adds a column."""
+    for number, position in enumerate(positions, 1):
+        added = [VersionColumn(f"c{new}", 10 + new, "text") for new in range(2, number + 1)]
+        decision = [f"column c{number} is new: the target gets it"] if number > 1 else []
+        version = SchemaVersion(number, name, driver.partition(name).generation, position, (ID, *added), decision)
+        driver.ledger.record_schema_version(driver.lease, version)
+
+
+def test_a_line_has_the_schema_versions_of_its_own_partition_that_begin_in_its_window(ledger: Ledger) -> None:
+    driver = LedgerDriver(ledger, OWNER).start("t", "u")
+    driver.deliver(100)
+    record_versions(driver, 0, 40, 60, 100)
+    record_versions(driver, 50, name="u")
+    (whole,) = ledger.lines("orders", ["t"], window=Range(0, 100))
+    assert [(found.number, found.position, found.columns) for found in whole.schema_versions] == [
+        (1, 0, 1),
+        (2, 40, 2),
+        (3, 60, 3),
+        (4, 100, 4),
+    ], "one that begins at the end of all that is planned is shown as well"
+    assert not whole.schema_versions_left_out
+    first, second = whole.schema_versions[:2]
+    assert (first.changes, first.decision) == ((), [])
+    assert (second.actor, second.generation) == (OWNER, 1)
+    assert second.decision == ["column c2 is new: the target gets it"]
+    (part,) = ledger.lines("orders", ["t"], window=Range(41, 99))
+    (found,) = part.schema_versions
+    assert [(change.kind, change.name) for change in found.changes] == [(ChangeKind.NEW, "c3")], "not c2 as well"
+
+
+def test_the_changes_of_a_version_are_those_of_the_source(ledger: Ledger) -> None:
+    driver = LedgerDriver(ledger).start("t")
+    gone = VersionColumn("price", 2, "integer", ColumnState.NULL)
+    for number, columns in enumerate(((ID, PRICE), (ID, gone), (VersionColumn("id", 1, "bigint"), gone)), 1):
+        ledger.record_schema_version(driver.lease, SchemaVersion(number, "t", 1, 10 * number, columns))
+    (shown,) = ledger.lines("orders", window=Range(0, 100))
+    changes = [[(change.kind, change.name) for change in found.changes] for found in shown.schema_versions]
+    assert changes == [[], [(ChangeKind.DROPPED, "price")], [(ChangeKind.OTHER_TYPE, "id")]]
+
+
+def test_of_many_schema_versions_those_at_the_greatest_positions_are_shown(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema_versions, "MAX_SHOWN", 2)
+    driver = LedgerDriver(ledger).start("t")
+    record_versions(driver, 10, 20, 30, 30)
+    (shown,) = ledger.lines("orders", window=Range(0, 100))
+    assert [found.number for found in shown.schema_versions] == [3, 4]
+    assert shown.schema_versions_left_out
+    (near,) = ledger.lines("orders", window=Range(0, 25))
+    assert ([found.number for found in near.schema_versions], near.schema_versions_left_out) == ([1, 2], False)
 
 
 def test_many_batches_and_receipts_become_few_pieces(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from airflow_provider_ckpt.connectors.storage.local import LocalLocation
 from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
+from airflow_provider_ckpt.core.schema_version import SchemaVersion, VersionColumn
 from airflow_provider_ckpt.core.task_lease_owner import of_task
 from airflow_provider_ckpt.core.wave_messages import BatchTask, Outcome
 from airflow_provider_ckpt.ledger.ledger import Ledger
@@ -45,7 +46,8 @@ DEAD_LETTERS: Sequence[DeadLetter] = (
 def fill(url: str, directory: Path, *, is_hostile: bool = True) -> None:
     """Make the pipelines, with what happened to them in the last hours.
 
-    - ``orders``, run by the DAG ``shop``: a held batch, two delivered ones behind it, dead letters
+    - ``orders``, run by the DAG ``shop``: a held batch, two delivered ones behind it, dead letters; a column that was
+      added at position 120
     - ``prices``, run by ``shop`` and ``store``
     - ``bare``, run by the command line six weeks ago
     - ``orphan``, run by a DAG that Airflow does not know
@@ -88,12 +90,13 @@ def _delivered(driver: LedgerDriver, batch: Batch, **more: Any) -> Outcome:
 
 
 def _orders(ledger: Ledger, directory: Path, user: str, reason: str) -> None:
-    """Ten batches an hour ago and before; then one is held, the two behind it are delivered."""
+    """Ten batches an hour ago and before; then one is held, the two behind it are delivered, with a new column."""
     orders = _driver(ledger, of_task("shop", "manual__1", "orders", "replicate"), hours=6)
     ledger.declare(orders.lease, _declaration(directory))
     for batch in orders.plan(*range(10, 110, 10)):
         orders.wait(minutes=30)
         orders.settle(*(_delivered(orders, sent) for sent in orders.begin([batch])))
+    _record_versions(orders, user)
     held, *good = orders.send(120, 130, 140)
     _store(ledger, directory, good[0], orders.lease.epoch)
     types = {NO_JSON.type.value: 1, BAD_ROW.type.value: 2}
@@ -102,6 +105,15 @@ def _orders(ledger: Ledger, directory: Path, user: str, reason: str) -> None:
     ledger.action("orders", Action(ActionKind.HOLD, (held.key,)), actor=f"airflow:{user}", reason=reason)
     ledger.apply_stored_actions(orders.lease, now=orders.now)
     ledger.release(orders.lease)
+
+
+def _record_versions(driver: LedgerDriver, text: str) -> None:
+    """Record a first version, and at position 120 one with a column more, whose name and decision hold a text."""
+    known = (VersionColumn("id", 1, "bigint"), VersionColumn("name", 2, "text"))
+    added = VersionColumn(f"note {text}", 3, "text")
+    decision = [f"column note {text} (text) is new: the target gets it"]
+    driver.ledger.record_schema_version(driver.lease, SchemaVersion(1, "t", 1, 0, known))
+    driver.ledger.record_schema_version(driver.lease, SchemaVersion(2, "t", 1, 120, (*known, added), decision))
 
 
 def _declaration(directory: Path) -> dict[str, Any]:

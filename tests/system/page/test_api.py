@@ -213,6 +213,25 @@ def test_from_the_list_to_an_action_that_is_done_once(answers: dict[str, Any]) -
     }
 
 
+def test_the_line_has_the_schema_versions_of_its_range_with_what_changed_and_who_recorded_them(
+    answers: dict[str, Any],
+) -> None:
+    (line,) = answers["story"]["line"]["content"]["partitions"]
+    (early,) = answers["story"]["early line"]["content"]["partitions"]
+    (version,) = line["schema_versions"]
+    name = f"note {HOSTILE}"
+    assert (version["version"], version["position"], version["generation"], version["columns"]) == (2, "120", 1, 3)
+    assert version["changes"] == [{"kind": "added", "column": name, "before": None, "after": "text", "new_name": None}]
+    assert (version["changes_left_out"], version["decision"]) == (
+        0,
+        [f"column {name} (text) is new: the target gets it"],
+    )
+    assert version["run"] == {"dag_id": "shop", "run_id": "manual__1", "task_id": "replicate", "map_index": -1}
+    assert version["at"].endswith("Z")
+    assert [(found["version"], found["position"]) for found in early["schema_versions"]] == [(1, "0")]
+    assert (line["schema_versions_left_out"], early["schema_versions_left_out"]) == (False, False)
+
+
 def test_a_database_sums_its_tables_for_whoever_may_see_them(answers: dict[str, Any]) -> None:
     content = {name: step["content"] for name, step in answers["story"].items()}
     database = content["database"]

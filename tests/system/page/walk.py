@@ -209,6 +209,7 @@ def story(walker: Walker, ledger: Ledger) -> dict[str, Any]:
     step("list", "GET", "/api/pipelines")
     step("detail", "GET", at)
     step("line", "GET", f"{at}/line")
+    step("early line", "GET", f"{at}/line?partition=t&start=0&end=119")
     step("accounted", "GET", f"{at}/accounted")
     step("timeline", "GET", f"{at}/timeline")
     step("batches", "GET", f"{at}/batches?state=held")

@@ -739,6 +739,38 @@ export interface components {
             what: string;
         };
         /**
+         * ColumnChange
+         * @description Change of one column of the source from one schema version to the next.
+         *
+         *     :param kind: kind of the change
+         *     :param column: name of the column before the change; of an added column, its name
+         *     :param before: its type before; None for an added column
+         *     :param after: its type after; None for a dropped column
+         *     :param new_name: name of a renamed column after the change; None for all others
+         */
+        ColumnChange: {
+            /** After */
+            after: string | null;
+            /** Before */
+            before: string | null;
+            /** Column */
+            column: string;
+            kind: components["schemas"]["ColumnChangeKind"];
+            /** New Name */
+            new_name: string | null;
+        };
+        /**
+         * ColumnChangeKind
+         * @description Kind of the change of a column of the source.
+         *
+         *     - ``added``, ``dropped``: the source has it, or has it no more
+         *     - ``retyped``: it has another type
+         *     - ``renamed``: it has another name, and possibly another type
+         *     - ``replaced``: another column has its name
+         * @enum {string}
+         */
+        ColumnChangeKind: "added" | "dropped" | "retyped" | "renamed" | "replaced";
+        /**
          * Counts
          * @description Numbers of records: read = delivered + filtered + dead_lettered.
          */
@@ -1290,6 +1322,9 @@ export interface components {
          *     :param dead_letters: ranges with dead letters in any state, at most 500
          *     :param dead_letters_left_out: whether there are more
          *     :param blocked: what blocks the checkpoint; None if nothing does
+         *     :param schema_versions: versions of the source's columns that begin in the window or at its end, by position; at
+         *         most 50
+         *     :param schema_versions_left_out: whether there are more, at smaller positions; ask for a smaller window
          */
         PartitionLine: {
             /**
@@ -1334,6 +1369,10 @@ export interface components {
              * @description A position of the source, a signed 64-bit integer in decimal digits.
              */
             planned_end: string;
+            /** Schema Versions */
+            schema_versions: components["schemas"]["SchemaVersionMark"][];
+            /** Schema Versions Left Out */
+            schema_versions_left_out: boolean;
             window: components["schemas"]["Span"];
         };
         /**
@@ -1907,6 +1946,48 @@ export interface components {
             run_id: string;
             /** Task Id */
             task_id: string;
+        };
+        /**
+         * SchemaVersionMark
+         * @description Version of the source's columns, at the position from which batches are planned under it.
+         *
+         *     :param version: number of the version, from 1
+         *     :param generation: generation in which it began
+         *     :param position: the position
+         *     :param columns: number of its columns
+         *     :param changes: changes since the version before, at most 20; none for the first version
+         *     :param changes_left_out: number of further changes
+         *     :param decision: what was decided, one sentence for each changed column; at most 20
+         *     :param actor: user or run that recorded it
+         *     :param run: task of a DAG run that the actor is; None for another actor
+         *     :param at: time at which it was recorded
+         */
+        SchemaVersionMark: {
+            /** Actor */
+            actor: string;
+            /**
+             * At
+             * Format: date-time
+             */
+            at: string;
+            /** Changes */
+            changes: components["schemas"]["ColumnChange"][];
+            /** Changes Left Out */
+            changes_left_out: number;
+            /** Columns */
+            columns: number;
+            /** Decision */
+            decision: string[];
+            /** Generation */
+            generation: number;
+            /**
+             * Position
+             * @description A position of the source, a signed 64-bit integer in decimal digits.
+             */
+            position: string;
+            run: components["schemas"]["RunLink"] | null;
+            /** Version */
+            version: number;
         };
         /**
          * Span

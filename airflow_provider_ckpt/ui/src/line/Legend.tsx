@@ -34,6 +34,9 @@ export function Legend() {
       <Entry text="dead letters">
         <path d="M4 4l8 8M12 4l-8 8" stroke={paint("red.fg")} strokeWidth={2} />
       </Entry>
+      <Entry text="schema version">
+        <path d="M8 3l5 5l-5 5l-5 -5z" fill={paint("purple.solid")} />
+      </Entry>
     </HStack>
   );
 }

@@ -105,6 +105,7 @@ export function NumberLine(props: NumberLineProps) {
           style={{ inset: 0, overflow: "visible", pointerEvents: "none", position: "absolute" }}
           width={width}
         >
+          <VersionRules positions={model.versions} width={width} x={x} />
           <Gaps stretches={model.gaps} width={width} x={x} />
           <Feet stretches={model.deadLetters} width={width} x={x} />
           {shownBoxes.map((box) => (
@@ -223,6 +224,31 @@ function revealed(view: View, model: LineModel, index: number): View {
   }
   const from = Math.round((start + end - length) / 2);
   return inside({ from, to: from + length }, model.whole);
+}
+
+/** Thin lines across the band where versions of the source's columns begin. */
+function VersionRules({
+  positions,
+  x,
+  width,
+}: {
+  readonly positions: readonly number[];
+  readonly x: (at: number) => number;
+  readonly width: number;
+}) {
+  const places = new Set(positions.map((at) => Math.round(x(at))).filter((at) => at >= 0 && at <= width));
+  return [...places].map((at) => (
+    <line
+      key={at}
+      stroke={paint("purple.solid")}
+      strokeDasharray="2 2"
+      strokeWidth={1.5}
+      x1={at}
+      x2={at}
+      y1={MARKS - 4}
+      y2={MARKS + BAND + 4}
+    />
+  ));
 }
 
 function Gaps({

@@ -24,6 +24,8 @@ export interface LineModel {
   readonly low: number;
   readonly plannedEnd: number;
   readonly bound: number | undefined;
+  /** Where each schema version of the answer begins. */
+  readonly versions: readonly number[];
 }
 
 /** The positions that are drawn, exactly. */
@@ -55,6 +57,7 @@ export function modelOf(line: PartitionLine, frame: Frame = frameOf([line])): Li
     low: at(line.low),
     plannedEnd: at(line.planned_end),
     bound: line.bound === null ? undefined : at(line.bound),
+    versions: line.schema_versions.map((version) => at(version.position)),
   };
 }
 

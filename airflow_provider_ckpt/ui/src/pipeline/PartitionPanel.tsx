@@ -11,6 +11,7 @@ import { progressOf } from "../line/describe";
 import { exact, type Frame, frameOf, type LineModel, modelOf } from "../line/model";
 import { NumberLine } from "../line/NumberLine";
 import { Overview } from "../line/Overview";
+import { VersionMarks } from "../line/VersionMarks";
 import { sameView, type View, zoomed } from "../line/view";
 
 /** Most pieces that the API makes of a window. */
@@ -37,7 +38,8 @@ export function PartitionPanel({ pipeline, line, part: given, onPart, ...selecti
   const coarse = useMemo(() => modelOf(line, frame), [line, frame]);
   const view = useMemo(() => viewOf(part, coarse), [part, coarse]);
   const isWhole = sameView(view, coarse.whole);
-  const { data } = useLineDetail(pipeline, line.bucketed ? windowOf(line.partition, given) : undefined, BUCKETS);
+  const isCoarse = line.bucketed || line.schema_versions_left_out;
+  const { data } = useLineDetail(pipeline, isCoarse ? windowOf(line.partition, given) : undefined, BUCKETS);
   const detail = data?.partitions[0];
   const model = useMemo(() => {
     const fine = detail === undefined ? undefined : modelOf(detail, frame);
@@ -66,6 +68,7 @@ export function PartitionPanel({ pipeline, line, part: given, onPart, ...selecti
         </HStack>
       </Flex>
       <Overview model={coarse} onView={change} view={view} />
+      <VersionMarks model={model} view={view} />
       <NumberLine model={model} onView={change} view={view} {...selection} />
     </Box>
   );
