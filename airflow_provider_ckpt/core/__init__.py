@@ -1,4 +1,5 @@
-"""Domain logic without I/O: ranges, batches, the state machine of a partition, the delivery policy.
+"""Domain rules of replication without I/O: ranges, batches, checkpoints, leases, receipts, errors and delivery policy.
 
-It uses the standard library only, so that its rules can be tested and searched without a database, Kafka or Spark.
+The package uses the standard library only, so that its rules can be tested and searched exhaustively without a
+database, Kafka or Spark.
 """

@@ -59,7 +59,7 @@ class AcknowledgingPartition(PartitionView):
         """Move the checkpoint over the resolved batches that follow it without a gap, and remove them from ``batches``.
 
         The checkpoint stops at the first unresolved batch and at the cancellation watermark. The removed batches are
-        appended to ``passed``, from where the ledger merges their receipts.
+        appended to the list ``passed``; the ledger merges the receipts of the batches in this list.
 
         :return: the event ``checkpoint`` with the positions before and after; empty if the checkpoint does not move
         """

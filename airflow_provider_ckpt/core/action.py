@@ -80,7 +80,10 @@ and applies the action.
 """
 
 NEED_COLUMNS = frozenset({ActionKind.ACCEPT_SCHEMA})
-"""Actions that only a run applies, when it has compared the source's columns with those that the action names."""
+"""Actions that only a run applies.
+
+A run compares the source's columns with those that the user accepted.
+"""
 
 HAVE_OWN_COMMAND = frozenset(
     {ActionKind.ADOPT, ActionKind.BREAK_LEASE, ActionKind.COLLECT_GARBAGE, ActionKind.DELETE_PIPELINE}

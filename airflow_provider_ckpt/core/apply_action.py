@@ -1,8 +1,7 @@
-"""Decide what a user's action changes in a pipeline's state: as a whole, or nothing if the state does not allow it.
+"""Apply a user's action to the state of a pipeline: completely, or not at all if the state does not allow it.
 
-An action that is requested while a run holds the lease is stored in the ledger, and the lease holder applies it. An
-action is refused depending on the state of the pipeline and of the batches that the action names (semantics, sections
-1, 3 and 4).
+The module checks the state of the pipeline and of the batches that the action names, and changes it in memory
+(semantics, sections 1, 3 and 4). ``ledger/commands/apply_action.py`` loads and stores that state.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class AttemptingPartition(AcknowledgingPartition):
         next_round: bool = False,
         counts: bool = True,
     ) -> tuple[PlannedTicket, list[Event]]:
-        """End an attempt that failed without a verdict, and plan the batch again: the sink may not have received it.
+        """End an attempt that failed, and plan the batch again, because it is unknown whether the sink received it.
 
         :param ticket: the open attempt, as :meth:`begin` returned it
         :param error: the error that the lane reported

@@ -40,12 +40,12 @@ class SinkDifference(StrEnum):
 class UnfinishedAcceptance:
     """Record of a user's acceptance of a changed sink that was started and not completed yet.
 
-    The acceptance fences the sink, which hides some of the differences. The ledger therefore stores what was seen
-    before.
+    An acceptance fences the sink, which hides some of the differences. The ledger therefore stores the differences that
+    were found before.
 
-    :param differences: kinds of the differences that were seen before the fence was raised
+    :param differences: kinds of the differences that were found before the sink was fenced
     :param description: the differences as a clause of an error message
-    :param lost_batches: batches whose rows were gone at that time, according to the sink
+    :param lost_batches: batches whose rows were gone before the sink was fenced, according to the sink
     """
 
     differences: frozenset[SinkDifference]

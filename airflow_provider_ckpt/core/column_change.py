@@ -1,4 +1,7 @@
-"""Find the changes between two lists of a source's columns."""
+"""Find how the columns of a source table have changed since the current schema version: new, dropped, renamed, retyped.
+
+``schema_change.py`` decides how a run reacts to the changes.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,13 @@ from airflow_provider_ckpt.core.schema_version import ColumnState, SourceColumn,
 
 
 class ChangeKind(StrEnum):
-    """Kind of the change of one column.
+    """Kind of the change of one column of the source.
 
-    - ``new_column``, ``wider_type``, ``other_type``, ``dropped_column``, ``renamed_column``: as the policy's keys
-    - ``replaced_column``: dropped, and another one was added under its name
-    - ``exchanged_column``: its name belongs now to another column that was read before
-    - ``admitted_column``: the source's column is the same, and the policy or a user no longer refuses its values
+    - ``new_column``, ``wider_type``, ``other_type``, ``dropped_column``, ``renamed_column``: as the keys of the section
+      ``schema``; a *wider* type has all values of the old type, an *other* type lacks some
+    - ``replaced_column``: the column was dropped, and another column was added under its name
+    - ``exchanged_column``: the column's name now belongs to another column, which the version had under another name
+    - ``admitted_column``: the column has not changed, but the policy or a user no longer refuses its values
     """
 
     NEW = "new_column"
@@ -33,8 +37,8 @@ class Change:
     """Change of one column of the source.
 
     :param kind: kind of the change
-    :param name: name of the column before the change; of a new column, its name
-    :param before: the column as the version has it; None for a new column
+    :param name: name of the column before the change; for a new column, its only name
+    :param before: the column as the current schema version has it; None for a new column
     :param after: the column as the source has it now; None for a dropped column
     """
 
@@ -45,18 +49,22 @@ class Change:
 
 
 IsWider = Callable[[str, str, str], bool]
-"""Function of a column's name, its type before and its type now: whether the new type has all values of the old."""
+"""Function that returns whether a column's new type has all values of its old type.
+
+It receives the column's name, the old type and the new type.
+"""
 
 
 def find_changes(before: Sequence[VersionColumn], now: Sequence[SourceColumn], is_wider: IsWider) -> Sequence[Change]:
-    """Return the changes from a version's columns to those that the source has now; see :class:`ChangeKind`.
+    """Return the changes from the columns of the current schema version to those that the source has now.
 
-    Columns belong together by name, unless the number of a column has a new name: then it was renamed, even if its old
-    name was given to a new column.
+    Columns are matched by name. If the source has a column's number under a name that the version does not have, the
+    column was renamed, even if a new column has taken its old name.
 
-    :param before: columns of the current version
+    :param before: columns of the current schema version
     :param now: columns of the source
-    :param is_wider: whether a type has all values of another
+    :param is_wider: function that returns whether a new type has all values of the old type
+    :return: the changes, see :class:`ChangeKind`; ``admitted_column`` is not among them, as it depends on the policy
     """
     known = {column.name: column for column in before if column.state is not ColumnState.NULL}
     numbers = {column.number for column in known.values()}

@@ -1,11 +1,10 @@
-"""Dead letters in the ledger's index: which count, their states, and from which state each may change.
+"""The ledger's index of dead letters: which dead letters are valid, their states, and the events that change a state.
 
-Only those of the attempt that the batch's receipt names count (semantics, section 8).
-
-The dead letters themselves are in the dead letter store. An entry of the index is a group of consecutive dead letters
-that have the same batch, error type and state. The sink keeps a batch's dead letters in an order that never changes, so
-a first number and a count identify a group. The size of the index thus depends on the number of batches and of users'
-decisions, not on the number of records.
+Only the dead letters of the attempt that the batch's receipt names are valid (semantics, section 8). Their content is
+in the dead letter store. An entry of the index is a group of consecutive dead letters that have the same batch, error
+type and state. The sink keeps a batch's dead letters in an order that never changes, so a first number and a count
+identify a group. The size of the index thus depends on the number of batches and of users' decisions, not on the number
+of records.
 """
 
 from __future__ import annotations
@@ -212,11 +211,12 @@ def update_entries(
 ) -> tuple[list[DeadLetters], list[tuple[IndexEntry, list[IndexEntry]]]]:
     """Compute how index entries change if some dead letters get new field values; the entries are not modified.
 
-    An entry of which only some dead letters change is split into several entries.
+    An entry of which only some dead letters change is split into several entries. Dead letters in a state that the
+    event does not change (:data:`CHANGES_FROM`) are left as they are.
 
     :param entries: the index
     :param wanted: the dead letters to change
-    :param event: what happened to them; only entries in a state from which it may change them do
+    :param event: the event that changes them
     :param changes: new values of :class:`IndexEntry` fields, such as ``state``
     :return: the dead letters that change, and pairs of an old entry and the entries that replace it
     """

@@ -1,8 +1,8 @@
-"""Errors: their stable types, the reactions to them, and the exceptions that users may see.
+"""Errors: their stable types, the actions of the delivery policy on them, and the exceptions that users may see.
 
-The type names are StreamForge's where it has one. ``ErrorInfo`` is an error as data, as it is stored in the outcomes of
-attempts and in the ledger. ``CkptError`` is the base of all exceptions and adds the pipeline, batch and position that
-are affected.
+The names of the types are those of StreamForge, an earlier replication tool, wherever it has one. ``ErrorInfo`` is an
+error as data, as it is stored in the outcomes of attempts and in the ledger. ``CkptError`` is the base of all
+exceptions and adds the pipeline, batch and position that are affected.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from airflow_provider_ckpt.core.ranges import position_text
 
 
 class ErrorAction(StrEnum):
-    """Reaction of the delivery policy to an error of a record or of a batch.
+    """Action of the delivery policy on an error of a record or of a batch.
 
     - ``retry``: attempt the batch again
     - ``dead_letter``: store the record, or all records of the batch, as dead letters
@@ -31,7 +31,7 @@ class ErrorAction(StrEnum):
 
 
 class ErrorType(StrEnum):
-    """Type of an error, on which the reaction to it depends; the values are stable names, such as ``KafkaProducer``.
+    """Type of an error, which determines the action on it; the values are stable names, such as ``KafkaProducer``.
 
     Users name them in ``error_policy`` and select dead letters by them.
     """
@@ -168,7 +168,7 @@ class CkptError(Exception):
         return ErrorInfo(self.type, self._message_with_hint(), self.recoverable, self.sqlstate, self.is_outage)
 
     def _message_with_hint(self) -> str:
-        """Return the message as a sentence, followed by the hint if there is one."""
+        """Return the message, followed by the hint if there is one."""
         if not self.hint:
             return self.message
         return f"{self.message}{'' if self.message.endswith(('.', '!', '?')) else '.'} {self.hint}"

@@ -1,7 +1,7 @@
 """Isolate a batch that may have killed its Spark executor: it runs alone, and is held if executors keep dying.
 
-That may be the first batch without a receipt of each lane. Otherwise its crashes would use up the attempts of the other
-batches of its wave (semantics, section 7).
+In each lane of the lost wave, the first batch without a receipt is suspected. It runs alone from then on, so that
+further crashes do not use up the attempts of other batches (semantics, section 7).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def suspects(lanes: Iterable[Iterable[BatchKey]], unresolved: Container[BatchKey
 
 
 class IsolatingPartition(HoldingPartition):
-    """A partition that lets a batch run alone after a crash, and counts the executors that died while it did."""
+    """A partition that can make a batch run alone after a crash, and counts the executors that die meanwhile."""
 
     def run_alone(self, ticket: PlannedTicket) -> list[Event]:
         """Make the batch's next attempt the only one in its wave, because it may have caused the crash of its lane.
@@ -36,6 +36,7 @@ class IsolatingPartition(HoldingPartition):
 
         :param ticket: the planned batch
         :return: the events for the audit log
+        :raises LedgerStateError: if the batch is not planned
         """
         batch = self._expect(ticket.key.seq, BatchState.PLANNED)
         self.batches[batch.key.seq] = replace(batch, alone=True)
@@ -49,6 +50,7 @@ class IsolatingPartition(HoldingPartition):
         :param ticket: the open attempt
         :param limit: number of deaths, over all attempts of the batch, after which it is held
         :return: the events for the audit log
+        :raises LedgerStateError: if the attempt is not the open one
         """
         planned, events = self._return_to_planned(ticket, "died_alone")
         seq = planned.key.seq

@@ -1,9 +1,9 @@
 """Decide what happens to a batch whose attempt failed: retry, reject, skip or hold it, or end the run.
 
 In an outage of the source or sink as a whole, the run fails and the batch uses up no attempt (semantics, section 7).
-The number of attempts is in ``retry_policy.py``, the reaction when they are used up in ``on_exhausted.py``.
+The number of attempts is in ``retry_policy.py``, and the reaction when they are used up in ``on_exhausted.py``.
 
-The function is pure: the time and a random number are arguments, so every decision can be reproduced.
+:func:`decide` is pure: the time and a random number are arguments, so every decision can be reproduced.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 
 def decide(batch: Batch, error: ErrorInfo, policy: DeliveryPolicy, *, now: datetime, deviation: float) -> Decision:
-    """Decide what happens to a batch whose lane reported a failure; an outage fails the run (semantics, section 7).
+    """Decide what happens to a batch whose lane reported a failure (semantics, section 7).
 
-    Source or sink is out as a whole then, so the batch does not use up an attempt.
+    An outage of the source or sink as a whole fails the run, and the batch does not use up an attempt.
 
     ``skip_and_log`` applies to records. If a record that could not be identified fails its batch, the batch is rejected
     instead of skipped, so that its other records are kept as dead letters.
 
     An error that halts by default, but is retried by an override, halts the run when the attempts are used up: an
-    override never drops anything. If a batch is to be rejected or voided already, and claiming that verdict fails in
-    all attempts, the run halts.
+    override never drops anything. If the failed attempt was to claim the verdict ``rejected`` or ``void``, the batch
+    cannot be given up in another way, so the run halts when the attempts are used up.
 
     :param batch: the batch as it was while the attempt was open; its counters do not include this failure
     :param error: the error that the lane reported

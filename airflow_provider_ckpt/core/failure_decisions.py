@@ -20,7 +20,7 @@ class RetryBatch:
 
 @dataclass(frozen=True, slots=True)
 class RejectBatch:
-    """Decision to give the batch up as dead letters: the next attempt claims the verdict ``rejected``."""
+    """Decision to store all records of the batch as dead letters: the next attempt claims the verdict ``rejected``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ class HoldingPartition(AttemptingPartition):
         :param ticket: the batch, planned or in flight
         :param reason: the reason, stored in the event
         :return: the ticket that is needed to release the batch, and the events for the audit log
+        :raises LedgerStateError: if the batch is no longer in the state that the ticket names
         """
         batch = self._batch_of_ticket(ticket)
         self.batches[batch.key.seq] = replace(batch, state=BatchState.HELD, epoch=None, not_before=None)
@@ -33,6 +34,7 @@ class HoldingPartition(AttemptingPartition):
 
         :param ticket: the held batch
         :return: the ticket that is needed to begin or skip the batch, and the events for the audit log
+        :raises LedgerStateError: if the batch is not held any more
         """
         batch = self._expect(ticket.key.seq, BatchState.HELD)
         self.batches[batch.key.seq] = replace(

@@ -22,7 +22,7 @@ from airflow_provider_ckpt.core.receipt import Verdict
 from airflow_provider_ckpt.core.refresh import RefreshExtent
 
 PUBLISHED_COMPLETE = "PublishedGenerationIsComplete"
-"""Invariant: a refresh is published only after every one of its rows has got its verdict."""
+"""Invariant: a refresh replaces the target's rows only after each of its own rows has a verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def refresh_violations(partition: AcknowledgingPartition, state: Mapping[str, An
     """Return the violations of :data:`PUBLISHED_COMPLETE` by a partition; empty if its generation is no refresh.
 
     :param partition: the partition
-    :param state: values that the ledger stores for the source, among them the extent of the refresh
+    :param state: values that the ledger stores for the source partition; those of a refresh include its extent
     """
     extent = RefreshExtent.of(state)
     if extent is None or partition.committed >= extent.rows_end:

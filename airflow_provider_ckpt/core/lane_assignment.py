@@ -1,4 +1,4 @@
-"""Assign the batches of a wave to lanes, and leave out those that would break an order (semantics, section 6)."""
+"""Assign the batches of a wave to lanes, and keep the order of each partition's batches (semantics, section 6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Apply allowed changes of a source's columns: the next schema version, and the changes of the target."""
+"""Compute the next schema version from the allowed changes of a source's columns, and the changes of the target table.
+
+``schema_change.py`` decides which changes are allowed.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +14,23 @@ from airflow_provider_ckpt.core.schema_policy import SchemaPolicy
 from airflow_provider_ckpt.core.schema_version import ColumnState, SourceColumn, VersionColumn
 
 CAN_WAIT = (ChangeKind.NEW, ChangeKind.ADMITTED)
-"""Changes that wait for planned batches, because these batches can still be read as they were planned."""
+"""Kinds of changes that are applied only after all planned batches are resolved.
+
+Batches that were planned before such a change can still be read without the new column.
+"""
 
 _REFUSED = "each row with a value in it becomes a dead letter"
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnUse:
-    """Use that the rest of a pipeline makes of the source's columns.
+    """Use that a pipeline makes of its source's columns, apart from copying them to the target.
 
-    :param positions: the cursor and the columns of keys, which can neither vanish nor get another name
-    :param chosen: whether ``transform.select`` or a function chooses the columns of the target
-    :param used: function that returns whether an expression or function uses a column
-    :param reserved: names that no column of the target can have, in lower case
+    :param positions: names of the cursor column and the key columns; of their changes, only a wider type is allowed
+    :param chosen: whether ``transform.select`` or a Python function determines the columns of the target, so that no
+        column is added to the target
+    :param used: function that returns whether an expression or function of the transform uses the column of a name
+    :param reserved: names that no column of the target can have, such as those of control columns, in lower case
     """
 
     positions: Collection[str] = ()
@@ -33,7 +40,13 @@ class ColumnUse:
 
 
 class StepKind(StrEnum):
-    """Kind of a change of the target."""
+    """Kind of a change of the target table.
+
+    - ``add``: add a column
+    - ``widen``: change a column's type so that it stores all values of the source's type
+    - ``allow_null``: drop the constraint NOT NULL of a column
+    - ``rename``: rename a column
+    """
 
     ADD = "add"
     WIDEN = "widen"
@@ -43,11 +56,12 @@ class StepKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TargetStep:
-    """Change of one column of the target.
+    """Change of one column of the target table.
 
     :param kind: kind of the change
-    :param name: name of the column; for a rename, its name before
-    :param type: the source's type that the column must store; for a rename, its new name; empty for ``allow_null``
+    :param name: name of the column; for a rename, its old name
+    :param type: for ``add`` and ``widen``, the source's type that the column must store; for ``rename``, the column's
+        new name; empty for ``allow_null``
     """
 
     kind: StepKind
@@ -57,11 +71,11 @@ class TargetStep:
 
 @dataclass(frozen=True, slots=True)
 class NextVersion:
-    """Decision to begin a version now.
+    """Decision to begin a new schema version now, with which the batches that follow are planned.
 
-    :param columns: its columns
+    :param columns: the columns of the version
     :param steps: changes of the target, to be applied before any batch of the version is sent
-    :param decision: what was decided, one sentence for each change
+    :param decision: the decision about each change as a sentence, such as ``column note (text) is new: it is left out``
     """
 
     columns: Sequence[VersionColumn]
@@ -70,11 +84,12 @@ class NextVersion:
 
 
 def reads_new(change: Change, policy: SchemaPolicy, use: ColumnUse) -> bool:
-    """Return whether the values of a new or an admitted column are read.
+    """Return whether the pipeline reads the values of a new column, or of a column that is no longer refused.
 
-    :param change: the column's change
+    :param change: a change of the kind ``new_column`` or ``admitted_column``
     :param policy: the policy of schema changes
-    :param use: use of the columns by the pipeline; if it names its columns itself, none is added
+    :param use: use that the pipeline makes of the columns; if the transform determines the target's columns, the values
+        are not read
     """
     was_read = change.before is not None and change.before.refused_by == "other_type"
     return not use.chosen and (was_read or policy.of(change.name).new_column != "discard")
@@ -83,11 +98,11 @@ def reads_new(change: Change, policy: SchemaPolicy, use: ColumnUse) -> bool:
 def next_version(
     before: Sequence[VersionColumn], changes: Sequence[Change], policy: SchemaPolicy, use: ColumnUse
 ) -> NextVersion:
-    """Return the version that follows a version's columns by changes that are allowed.
+    """Return the schema version that results from applying allowed changes to the current version.
 
     :param before: columns of the current version
-    :param changes: the changes, of which none is a rename that is not followed
-    :param policy: the policy in force
+    :param changes: the changes; a rename that the policy does not follow is given as a dropped and a new column
+    :param policy: the pipeline's policy of schema changes
     :param use: use that the pipeline makes of the columns
     """
     columns: dict[str, VersionColumn] = {column.name: column for column in before}
@@ -103,13 +118,13 @@ def next_version(
 def _apply(
     columns: dict[str, VersionColumn], change: Change, policy: SchemaPolicy, use: ColumnUse
 ) -> tuple[str, list[TargetStep]]:
-    """Change the columns of a version as one change demands.
+    """Apply one change to the columns of a version.
 
     :param columns: the columns by name, which are changed
     :param change: the change
-    :param policy: the pipeline's policy
+    :param policy: the pipeline's policy of schema changes
     :param use: use that the pipeline makes of the columns
-    :return: what the change comes to, and the changes of the target
+    :return: the decision about the change as a clause, such as ``it is left out``, and the changes of the target
     """
     after, old = change.after, columns.get(change.name)
     if after is None:
@@ -124,7 +139,10 @@ def _apply(
 
 
 def _is_kept_out(column: VersionColumn, use: ColumnUse) -> bool:
-    """Return whether the target has no column of this name, because it is left out or the transform chooses."""
+    """Return whether the target has no column for a column of the version.
+
+    This is so if the version does not read the column, or if the transform determines the target's columns.
+    """
     refused = column.state is ColumnState.REFUSED and not column.kept
     return use.chosen or refused or column.state is ColumnState.LEFT_OUT
 
@@ -145,7 +163,15 @@ def _add(
     policy: SchemaPolicy,
     use: ColumnUse,
 ) -> tuple[str, list[TargetStep]]:
-    """Add a new column, or one that was refused; ``old`` is the version's column of its name."""
+    """Apply the change of a new column, or of a column that is no longer refused, to the columns of a version.
+
+    :param columns: the columns by name, which are changed
+    :param old: the version's column of the same name; None if there is none
+    :param change: the change
+    :param policy: the pipeline's policy of schema changes
+    :param use: use that the pipeline makes of the columns
+    :return: the decision about the change as a clause, and the changes of the target
+    """
     after, name = change.after, change.name
     assert after is not None
     restored = old is not None and (old.state is ColumnState.NULL or bool(old.kept))
@@ -179,9 +205,16 @@ def _rename(
 def _alter(
     columns: dict[str, VersionColumn], old: VersionColumn, change: Change, policy: SchemaPolicy, use: ColumnUse
 ) -> tuple[str, list[TargetStep]]:
-    """Enter a column's new type or source in ``columns``; return the decision as a clause, and the target's steps.
+    """Apply the change of a column's type or identity to the columns of a version.
 
     The column's values are refused from now on if the policy demands that for the new type.
+
+    :param columns: the columns by name, which are changed
+    :param old: the version's column
+    :param change: the change: another type, or another column under the same name
+    :param policy: the policy for this column
+    :param use: use that the pipeline makes of the columns
+    :return: the decision about the change as a clause, and the changes of the target
     """
     after, name = change.after, change.name
     assert after is not None

@@ -38,8 +38,10 @@ def decide_exhausted(
 
     :param error: the error of the last attempt
     :param on_exhausted: the pipeline's ``retry.on_exhausted``
-    :param give_up: the decision that gives the batch up as dead letters
+    :param give_up: the decision for ``dlq``: reject the batch, or halt if its last attempt was to claim ``rejected`` or
+        ``void``
     :param dead_letters: whether dead letters are enabled; if not, the run fails instead of storing any
+    :return: the decision; the caller carries it out
     """
     if error.type in _HALT_WHEN_EXHAUSTED or default_action(error) is ErrorAction.HALT:
         return HaltRun()

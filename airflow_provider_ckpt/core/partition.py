@@ -1,12 +1,12 @@
-"""The state machine of one partition: once an attempt of a batch has begun, only a receipt ends the batch.
+"""Transitions of the batches of a partition: plan, instruct, skip and supersede a batch (semantics, section 1).
 
-Here batches are planned, instructed, skipped and superseded, as a policy or a user decides. Only a batch that no
-attempt has begun is skipped in the ledger; any other is instructed to claim the verdict ``void`` in the sink. A rewind
-or an imported receipt supersedes a batch, which then belongs to no generation that is in use.
+Once an attempt of a batch has begun, only a receipt in the sink ends the batch. Only a batch that no attempt has begun
+is skipped in the ledger; any other is instructed to claim the verdict ``void`` in the sink. A rewind or an imported
+receipt supersedes a batch, which then belongs to no generation that is in use.
 
 The other transitions are in ``acknowledgements.py``, ``attempts.py``, ``held_batches.py`` and ``executor_killer.py``.
 Every transition returns the events that it caused, for the audit log. None does I/O, reads a clock or draws a random
-number. The table of transitions is in semantics, section 1.
+number.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class Partition(IsolatingPartition):
         :param span: the batch's range
         :param records: counted or estimated number of records; None if unknown
         :return: the events for the audit log
-        :raises LedgerStateError: while draining or stopped, or if the range would leave a gap or overlap another batch
+        :raises LedgerStateError: while draining or stopped, or if the range would leave a gap, overlap another batch or
+            reach beyond the end of a side partition
         """
         if not self.phase.accepts_work:
             raise LedgerStateError(f"nothing is planned while {self.phase.value}", batch=self._name(self.next_seq))
@@ -60,15 +61,16 @@ class Partition(IsolatingPartition):
         return [self._event("planned", key.seq, range=[span.start, span.end], records=records)]
 
     def instruct(self, ticket: PlannedTicket | InFlightTicket, instruction: Instruction, *, reason: str) -> list[Event]:
-        """Make the next attempt of a batch claim another verdict, because the policy or a user gives the batch up.
+        """Make the next attempt of a batch claim the verdict ``rejected`` or ``void``, because the batch is given up.
 
         An open attempt continues. If it obtains a receipt first, that receipt is valid. Failures are counted from 0
         again for the attempts that claim the new verdict.
 
         :param ticket: the batch, planned or in flight
         :param instruction: the instruction for the next attempt: reject or void
-        :param reason: the reason, stored in the event
+        :param reason: the reason of the policy or the user, stored in the event
         :return: the events for the audit log
+        :raises LedgerStateError: if the batch is no longer in the state that the ticket names
         """
         batch = self._batch_of_ticket(ticket)
         self.batches[batch.key.seq] = replace(batch, instruction=instruction, failures=0, round=1, not_before=None)

@@ -1,4 +1,4 @@
-"""Snapshots of a partition's positions at earlier times, and the choice of snapshots that can be deleted.
+"""Snapshots of a partition's checkpoint and plan at earlier times, and the choice of snapshots that can be deleted.
 
 The low watermark and the search for missing records need the positions of one recovery window ago.
 """
@@ -26,10 +26,10 @@ class PartitionSnapshot:
 
 
 def deletable_snapshots(times: Sequence[datetime], *, cutoff: datetime, thin_before: datetime) -> list[datetime]:
-    """Return the times of those snapshots of a partition that can be deleted.
+    """Return the times of the snapshots of a partition that can be deleted.
 
-    The newest snapshot before the cutoff remains, because it shows the state at the cutoff. Between the cutoff and
-    ``thin_before``, the last snapshot of each hour remains.
+    The newest snapshot at or before the cutoff remains, because it shows the state at the cutoff. Between the cutoff
+    and ``thin_before``, the last snapshot of each hour remains.
 
     :param times: times of all snapshots of the partition, ascending
     :param cutoff: earliest time whose state is still needed

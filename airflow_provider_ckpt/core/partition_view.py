@@ -1,7 +1,8 @@
 """Read-only view of one partition: its checkpoint, the batches beyond it, and properties derived from them.
 
-The names are FastForward's where it has them: ``committed``, ``in_flight``, ``pending_acks``. Unlike in FastForward,
-planned batches that were not sent yet are part of the state and block the checkpoint.
+The view checks the state of a batch and returns the ticket that a transition needs; see ``tickets.py``. Planned batches
+that were not sent yet are part of the state and block the checkpoint. The names ``committed``, ``in_flight`` and
+``pending_acks`` are those of FastForward, a state machine for checkpoints after which this one is modelled.
 """
 
 from __future__ import annotations

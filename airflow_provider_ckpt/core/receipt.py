@@ -1,6 +1,6 @@
 """The receipt of a batch: the sink's proof of the batch's verdict, with record counts (semantics, sections 1 and 5).
 
-That nothing but a receipt ends a batch once it was begun is decided in ``partition.py``.
+``partition.py`` enforces that only a receipt ends a batch that was begun.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Counts:
         )
 
     def to_json(self) -> dict[str, int]:
-        """Return the counts as a JSON-ready dict by name, with the names in a fixed order."""
+        """Return the counts as a JSON-ready dict, in a fixed order; the keys are the names of the fields."""
         return {
             "read": self.read,
             "delivered": self.delivered,
@@ -88,7 +88,8 @@ class Receipt:
     :param attempt: the number of the attempt that wrote the receipt, from 1
     :param counts: record counts of the batch
     :param at: when the receipt was claimed, UTC
-    :param bound: the source's closed bound when the batch was planned, as a position; None if the source has none
+    :param bound: the source's closed bound when the batch was planned: the position below which no record could appear
+        any more; None if the source has none
     :param positions: positions of the records that were read, encoded by the sink for ``recover``, and not stored in
         the ledger; None if the sink does not keep them
     """

@@ -1,9 +1,9 @@
-"""Find the records of a source above the low watermark that were never read.
+"""Find the records of a source above the low watermark that were never read, for the action ``recover``.
 
 Some records appear in the source after their range was read, for example rows of a transaction that committed late.
-They are found by comparing the receipts' counts with the records that the source contains now. What is younger than
-``settle_lag`` is left out, which only avoids noise: a later recovery finds it. The functions are pure; the caller reads
-the source (semantics, section 5).
+They are found by comparing the receipts' counts with the records that the source contains now. Ranges that were planned
+or read less than ``settle_lag`` ago are left out, because late records are common there; a later recovery compares
+them. The functions are pure; the caller reads the source (semantics, section 5).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from airflow_provider_ckpt.core.ranges import Range, merge, subtract
 
 
 class MissingReason(StrEnum):
-    """Reason why a range is missing: ``unreceipted``, ``late`` or ``changed``."""
+    """Reason why a range is reported as missing: ``unreceipted``, ``late`` or ``changed``."""
 
     UNRECEIPTED = "unreceipted"
     """Neither a receipt nor a batch covers the range. The ledger's rules make this impossible, so it shows a defect."""
@@ -43,7 +43,7 @@ class MissingRange:
 
     :param partition: the partition's id
     :param range: the range
-    :param reason: why the range is missing
+    :param reason: the reason why the range is reported
     :param read: number of records that were read according to the receipts; None if there is no receipt
     :param shown: number of records that the source now contains in the range; None if the source was not read
     :param ranges: positions of late records at which no record was read before; these can be read again safely
@@ -134,9 +134,9 @@ class PartitionAccount:
     They account for the positions of the source: a position that none of them covers is missing.
 
     :param partition: the partition
-    :param low_watermark: its low watermark
-    :param receipts: range receipts that end after the low watermark, by position; each that starts after the low
-        watermark stands for a single batch
+    :param low_watermark: the partition's low watermark
+    :param receipts: range receipts that end after the low watermark, by position; a range receipt that starts at or
+        after the low watermark is that of a single batch
     :param settled: snapshot of the partition at the time ``settle_lag`` ago; None if the partition did not exist yet,
         so that all of it is too young to be compared
     :ivar resolved: ``receipts``, and a range receipt for each resolved batch beyond the checkpoint
@@ -203,11 +203,10 @@ def find_unreceipted(account: PartitionAccount) -> list[MissingRange]:
 def comparable_ranges(
     account: PartitionAccount, sides: Iterable[PartitionAccount], *, before: datetime
 ) -> list[ReceiptedRange]:
-    """Return the ranges with receipts of a source partition that can be compared with the source, in order.
+    """Return the receipted ranges of a source partition that can be compared with the source, in order.
 
-    Each is returned with the side partitions' receipts in the same range. Left out are ranges below the low
-    watermark, receipts claimed after ``before``, and receipts of batches that were skipped, or sent and never
-    confirmed.
+    The following are left out: ranges below the low watermark, receipts claimed after ``before``, and receipts of
+    batches that were skipped, or sent and never confirmed.
 
     A receipt of a recovery that read late records is added to the range that it completes. Other receipts of side
     partitions replace the earlier receipts whose ranges they cover completely. A range that a side partition is still
@@ -216,6 +215,7 @@ def comparable_ranges(
     :param account: the account of the source partition
     :param sides: the accounts of the side partitions that read ranges of this source partition again
     :param before: receipts claimed after this time are too young to be compared
+    :return: the ranges, each with the receipts of the side partitions that have read parts of it again
     """
     pending_ranges: list[Range] = []
     newer: list[RangeReceipt] = []

@@ -1,12 +1,12 @@
-"""Refresh a partition: read all rows of the source in a generation of its own, then publish them at once.
+"""Refresh a partition: read all rows of the source in a generation of its own, then replace the target's rows at once.
 
 A refresh covers the positions ``0 <= p < rows_end`` with batches that lanes write to a staging table, and the position
-``rows_end`` with one batch that publishes: its transaction replaces the target's rows by the staged ones. So the
-checkpoint is at ``rows_end`` when every row is staged, and past it when the generation is published.
+``rows_end`` with the *publishing batch*: its transaction replaces the target's rows by the staged rows. So the
+checkpoint is at ``rows_end`` when every row is staged, and past it when the refresh is published.
 
-All batches of a generation read one snapshot of the source, which ends with the process that holds it. A refresh that
-another process began is not continued: its generation ends without being published, unless a user has approved it and
-the sink still has all of its rows.
+All batches of a generation read one snapshot of the source, which ends with the process that holds it. Another process
+therefore does not continue the refresh: its generation ends without being published, unless a user has approved the
+publication and the sink still has all staged rows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from airflow_provider_ckpt.core.rewind import rewind
 from airflow_provider_ckpt.core.tickets import Event
 
 REFRESH = "refresh"
-"""Key of the extent of a partition's refresh among the values that the ledger stores for the source."""
+"""Key under which the ledger stores the extent of a refresh, among the values of the source partition."""
 
 _COMPLETE = frozenset({Verdict.DELIVERED, Verdict.REJECTED})
 """Verdicts after which every record of a batch is accounted for: it is staged, filtered or a dead letter."""
@@ -35,13 +35,13 @@ _COMPLETE = frozenset({Verdict.DELIVERED, Verdict.REJECTED})
 class RefreshExtent:
     """Positions and snapshot of one refresh.
 
-    :param rows_end: end of the positions that contain rows; the publishing batch covers the one that follows
+    :param rows_end: end of the positions that contain rows; the publishing batch covers the position ``rows_end``
     :param snapshot: id of the source's snapshot, which all batches read
     :param detail: JSON-ready values that the source's reader needs for each batch
     :param questioned: whether the publishing batch was held because of the number of rows; if it is planned again, a
         user has released it
-    :param abandoned_from: first of the generations before this one that were refreshes and of which none was published;
-        None if the one before was published, or was no refresh
+    :param abandoned_from: first of the consecutive generations directly before this one that were refreshes and were
+        not published; None if the generation before was published, or was no refresh
     """
 
     rows_end: int
@@ -52,17 +52,21 @@ class RefreshExtent:
 
     @property
     def publication(self) -> Range:
-        """Range of the batch that publishes."""
+        """Range of the publishing batch: the one position after the rows."""
         return Range(self.rows_end, self.rows_end + 1)
 
     @classmethod
     def of(cls, state: Mapping[str, Any]) -> Self | None:
-        """Return the extent among a partition's stored values; None if its generation is no refresh."""
+        """Return the extent of a refresh from the values that the ledger stores for a source partition.
+
+        :param state: the stored values
+        :return: the extent; None if the partition's generation is no refresh
+        """
         data = state.get(REFRESH)
         return None if data is None else cls(**data)
 
     def to_state(self) -> dict[str, Any]:
-        """Return the values to store for the partition; :meth:`of` is the inverse."""
+        """Return the values that the ledger stores for the source partition; :meth:`of` is the inverse."""
         data = {
             "rows_end": self.rows_end,
             "snapshot": self.snapshot,
@@ -73,11 +77,11 @@ class RefreshExtent:
         return {REFRESH: data}
 
     def after(self, partition: Partition, ended: RefreshExtent | None, *, skipped: bool) -> Self:
-        """Return this extent as that of a new refresh, which names the abandoned generations before it.
+        """Return a copy of this extent for a refresh that begins now, with ``abandoned_from`` set.
 
-        :param partition: the partition in its present generation
-        :param ended: extent of that generation's refresh; None if it is none
-        :param skipped: whether a user has skipped the batch that was to publish that refresh
+        :param partition: the partition, still in the generation before
+        :param ended: extent of the refresh of that generation; None if that generation is no refresh
+        :param skipped: whether a user has skipped the publishing batch of that refresh
         """
         if ended is None or not (skipped or is_unpublished(partition, ended)):
             return replace(self, abandoned_from=None)
@@ -85,12 +89,18 @@ class RefreshExtent:
         return replace(self, abandoned_from=earliest)
 
     def with_held_publication(self) -> Self:
-        """Return the extent of a refresh whose publishing batch is held."""
+        """Return a copy of this extent with ``questioned`` set, for a refresh whose publishing batch is held."""
         return replace(self, questioned=True)
 
 
 class RefreshStep(Enum):
-    """Next step of a run with a partition: begin a refresh, continue one, wait for a user, or nothing."""
+    """Next step of a run for a partition that is replicated by refreshes.
+
+    - ``BEGIN``: begin a new refresh
+    - ``CONTINUE``: continue the refresh that has begun
+    - ``WAIT``: wait until a user releases or skips a held batch
+    - ``NOTHING``: this run's refresh of the partition is published or was given up
+    """
 
     BEGIN = auto()
     CONTINUE = auto()
@@ -101,18 +111,18 @@ class RefreshStep(Enum):
 def next_step(
     partition: Partition, extent: RefreshExtent | None, *, own: bool, begun: bool, is_staged: Callable[[], bool]
 ) -> RefreshStep:
-    """Return the next step of a run with a partition.
+    """Return the next step of a run for a partition.
 
-    A held batch waits for a user. A generation that is not published yet is continued by the process that holds its
-    snapshot, or if a user has released its publishing batch and no staged row was lost since. Otherwise a run begins
-    one new refresh.
+    A held batch waits for a user. A refresh that is not published yet is continued by the process that holds its
+    snapshot. Another process continues it only if a user has released its publishing batch and the sink still has all
+    staged rows. Otherwise the run begins a new refresh, at most one for each partition.
 
     :param partition: the partition
     :param extent: extent of the refresh of the partition's generation; None if there is none
     :param own: whether this process holds the snapshot of that refresh
-    :param begun: whether this run has begun a refresh of the partition
-    :param is_staged: function that returns whether the sink has all rows of that refresh; it is called only for one
-        that was released
+    :param begun: whether this run has already begun a refresh of the partition
+    :param is_staged: function that returns whether the sink has all rows of that refresh; it is called only if the
+        publishing batch was held
     """
     if any(batch.state is BatchState.HELD for batch in partition.blocking.values()):
         return RefreshStep.WAIT
@@ -122,19 +132,23 @@ def next_step(
 
 
 def is_unpublished(partition: Partition, extent: RefreshExtent | None) -> bool:
-    """Return whether a partition's generation is a refresh that is not published."""
+    """Return whether a partition's generation is a refresh whose publishing batch has no verdict yet.
+
+    :param partition: the partition
+    :param extent: extent of the generation's refresh; None if the generation is no refresh, for which False is returned
+    """
     return extent is not None and partition.committed < extent.publication.end
 
 
 def begin(partition: Partition, *, generation: int, reason: str) -> list[Event]:
-    """Begin a generation for a refresh; unresolved batches of the one before are superseded.
+    """Begin a new generation for a refresh; unresolved batches of the generation before are superseded.
 
-    A partition's first generation is used if nothing was planned in it.
+    A partition in which nothing was planned yet stays in its generation.
 
     :param partition: the partition, which is changed
     :param generation: the new generation, greater than the partition's
     :param reason: the reason, stored in the event
-    :return: the events for the audit log
+    :return: the events for the audit log; empty if the partition stays in its generation
     """
     if partition.next_seq == 0:
         return []
@@ -142,19 +156,27 @@ def begin(partition: Partition, *, generation: int, reason: str) -> list[Event]:
 
 
 def unplanned_rows(partition: Partition, extent: RefreshExtent) -> list[Range]:
-    """Return the ranges of rows for which batches have yet to be planned."""
+    """Return the ranges of rows for which batches have yet to be planned.
+
+    :param partition: the partition
+    :param extent: extent of the refresh of the partition's generation
+    """
     end = extent.rows_end
     rest = [Range(partition.planned_end, end)] if partition.planned_end < end else []
     return [*partition.gaps(), *rest]
 
 
 def publication_due(partition: Partition, extent: RefreshExtent) -> bool:
-    """Return whether the publishing batch is to be planned: every row has a verdict, and it is not planned yet."""
+    """Return whether the publishing batch is to be planned: every row has a verdict, and the batch is not planned yet.
+
+    :param partition: the partition
+    :param extent: extent of the refresh of the partition's generation
+    """
     return partition.committed == partition.planned_end == extent.rows_end
 
 
 def missing_ranges(receipts: Iterable[Receipt], rows_end: int) -> Sequence[Range]:
-    """Return the ranges of a refresh that are neither staged nor rejected as a whole, by the sink's own receipts.
+    """Return the ranges of a refresh that the sink has neither staged nor rejected, according to the sink's receipts.
 
     :param receipts: the sink's receipts of the generation
     :param rows_end: end of the positions that contain rows
@@ -168,14 +190,14 @@ class ReplaceLimits:
     """Limits beyond which a refresh is not published without a user's approval.
 
     :param allow_empty: whether a refresh without rows may replace a target that has rows
-    :param max_shrink: greatest part of the target's rows that a refresh may lack, from 0 to 1
+    :param max_shrink: largest fraction of the target's rows that may be missing in the refresh, from 0 to 1
     """
 
     allow_empty: bool = False
     max_shrink: Decimal = Decimal("0.5")
 
     def refusal_reason(self, staged: int, present: int) -> str | None:
-        """Return the reason not to publish without approval; None if there is none.
+        """Return the reason why a refresh must not be published without approval; None if it may be published.
 
         :param staged: number of rows that the refresh has staged
         :param present: number of rows that the target has now

@@ -1,4 +1,7 @@
-"""Replays of dead letters: which are sent again and in which order; they overwrite no row (semantics, section 8)."""
+"""Content of a replay: the dead letters that it sends again, and their order (semantics, section 8).
+
+A replay overwrites no row of the target.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,8 @@ from airflow_provider_ckpt.core.ranges import Range
 def may_overwrite(key: BatchKey) -> bool:
     """Return whether a batch's records may replace rows of the target that have the same key.
 
-    Those of a replay may not, since the row may be newer: a replayed record whose key exists is refused, and becomes a
-    dead letter again.
+    The records of a replay may not, because the row may be newer. A replayed record whose key exists in the target is
+    refused and becomes a dead letter again.
 
     :param key: the batch
     """

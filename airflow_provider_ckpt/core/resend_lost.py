@@ -46,8 +46,8 @@ def find_lost(
     :param partitions: the ledger's partitions
     :param receipted: ranges of the receipts that the sink holds
     :param first: by partition, the lowest position at which any of its generations began
-    :param skipped: ranges that a user skipped; they remain skipped, unless a rewind of a sink that replaces rows by key
-        reads them again
+    :param skipped: ranges that a user skipped; they remain skipped, unless ``by_key`` is set and their partition is
+        rewound to a position before them
     :param by_key: whether the sink replaces rows by key
     """
     known = {partition.id: partition for partition in partitions}

@@ -1,9 +1,7 @@
 """The retry policy: number and delay of a batch's attempts, and the reaction to an error of a single record.
 
-What happens to a batch whose attempt failed is decided in ``failed_attempt.py``.
-
-The functions are pure: the time and a random number are arguments, so every decision can be reproduced (semantics,
-section 7).
+``failed_attempt.py`` decides what happens to a batch whose attempt failed. The functions are pure: a random number is
+an argument, so every delay can be reproduced (semantics, section 7).
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ class RetryPolicy:
     :param max_delay_ms: upper bound of the delay, before jitter, in milliseconds
     :param multiplier: factor from one delay to the next
     :param jitter: largest relative deviation; 0.1 means ±10 %
-    :param rounds: number of rounds: the first submission and the later passes
+    :param rounds: number of rounds; the first submission of the batches is the first round
     :param on_exhausted: reaction when all rounds are used up
     """
 
@@ -70,7 +68,7 @@ class DeliveryPolicy:
         return choose_action(error, self.overrides, dead_letters=self.dead_letters)
 
     def is_last_attempt(self, batch: Batch) -> bool:
-        """Return whether only one attempt of a batch remains: its open or else its next attempt is the last allowed.
+        """Return whether a batch's open attempt, or the next attempt of a planned batch, is the last that is allowed.
 
         :param batch: the batch, planned or in flight
         """

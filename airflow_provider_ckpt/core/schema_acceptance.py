@@ -1,6 +1,7 @@
-"""Check that an acceptance of changed columns still does what the user was shown when accepting them.
+"""Check that a user's acceptance of changed source columns (``accept_schema``) is still valid when a run applies it.
 
-A run refuses it if the declared policy or the newest schema version is not the one of that moment.
+An acceptance contains the policy and the newest schema version that the user has seen. If either is different now, the
+same columns would change the target in another way, so the run refuses the acceptance.
 """
 
 from __future__ import annotations
@@ -16,27 +17,31 @@ from airflow_provider_ckpt.core.schema_version import SchemaVersion
 
 
 def policy_digest(policy: SchemaPolicy) -> str:
-    """Return the SHA-256 digest of a policy, which the action of an acceptance contains."""
+    """Return the SHA-256 digest of a policy of schema changes.
+
+    An acceptance stores the digest of the policy that its user has seen.
+    """
     return hashlib.sha256(json.dumps(asdict(policy), sort_keys=True).encode()).hexdigest()
 
 
 def acceptance_note(actor: str, reason: str | None) -> str:
-    """Return a note on who accepted changed columns and why, ``accepted by ACTOR: REASON``, for the schema version."""
+    """Return the note ``accepted by ACTOR: REASON``, which the accepted schema version stores."""
     return f"accepted by {actor}: {reason}"
 
 
 def other_circumstances(
     action: Action, note: str, versions: Sequence[SchemaVersion], policy: SchemaPolicy
 ) -> str | None:
-    """Return why an acceptance no longer does what its user has seen; None if it does.
+    """Return the reason why an acceptance of changed columns is no longer valid, as a sentence; None if it is valid.
 
-    The same columns change the target otherwise under another policy, or after another version. Versions that follow
-    the acceptance itself are no others: a new column may get a version after that of a dropped one.
+    It is no longer valid if the section ``schema`` has changed since, or if another schema version has begun. Versions
+    that result from the acceptance itself do not count: for example, the version with a new column may follow the
+    version without a dropped column.
 
     :param action: the acceptance
-    :param note: what :func:`acceptance_note` returns for it
-    :param versions: all versions of the source's columns
-    :param policy: policy of the run's declaration
+    :param note: the note of this acceptance, as :func:`acceptance_note` returns it
+    :param versions: all schema versions of the source partition
+    :param policy: the policy that the run's declaration contains now
     """
     if action.policy != policy_digest(policy):
         return "the section schema of the declaration has changed since the columns were accepted."

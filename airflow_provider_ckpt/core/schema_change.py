@@ -1,6 +1,6 @@
-"""Decide whether a run follows a change of a source's columns: it is frozen, waits for planned batches, or is applied.
+"""Decide how a run reacts to changed source columns: apply the changes, wait for planned batches, or plan nothing.
 
-The functions are pure. What an applied change makes of the columns and the target is in ``next_schema_version.py``.
+The functions are pure. ``next_schema_version.py`` computes the effect of the applied changes on the target.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from airflow_provider_ckpt.core.schema_version import ColumnState, SourceColumn,
 
 @dataclass(frozen=True, slots=True)
 class Frozen:
-    """Decision that the run must not plan: a change that the policy does not allow.
+    """Decision that the run must not plan, because a change of the columns is not allowed.
 
-    :param reasons: one sentence for each such change
+    :param reasons: one clause for each such change, such as ``column note (text) is new, and schema.new_column is
+        freeze``
     """
 
     reasons: Sequence[str]
@@ -45,21 +46,21 @@ def decide(
     unresolved: bool,
     accepted: bool = False,
 ) -> NextVersion | Waiting | Frozen | None:
-    """Decide what a run does about the source's columns before it plans.
+    """Decide how a run reacts to the source's columns before it plans.
 
-    A new column waits until every planned batch is resolved (the barrier). A change of a column that planned batches
-    read cannot wait for them, since they can no longer be read as they were planned: they are planned again under the
+    A new column is applied only when every planned batch is resolved. A change of a column that planned batches read
+    cannot wait for these batches, since they can no longer be read as they were planned: they are read under the
     version that has the change.
 
-    :param before: columns of the current version
+    :param before: columns of the current schema version
     :param now: columns of the source
-    :param policy: the pipeline's policy
+    :param policy: the pipeline's policy of schema changes
     :param use: use that the pipeline makes of the columns
-    :param is_wider: whether a type has all values of another
-    :param unresolved: whether planned batches have no verdict yet
-    :param accepted: whether a user has accepted the source's columns, so that changes are followed that the policy
-        freezes; a change that no target can follow is :class:`Frozen` all the same
-    :return: None if no column has changed
+    :param is_wider: function that returns whether a new type has all values of the old type
+    :param unresolved: whether any planned batch has no verdict yet
+    :param accepted: whether a user has accepted the source's columns, so that changes are applied that the policy
+        freezes; a change that no target can follow is :class:`Frozen` nevertheless
+    :return: the version to begin, :class:`Waiting`, or :class:`Frozen`; None if no column has changed
     """
     policy = policy.accepting() if accepted else policy
     if is_followed(before, now, policy):
@@ -81,18 +82,18 @@ def decide(
 
 
 def is_followed(before: Sequence[VersionColumn], now: Sequence[SourceColumn], policy: SchemaPolicy) -> bool:
-    """Return whether a version has the source's columns, and refuses none that the policy admits.
+    """Return whether a schema version has exactly the source's columns, and refuses none that the policy now admits.
 
     :param before: columns of the version
     :param now: columns of the source
-    :param policy: the pipeline's policy
+    :param policy: the pipeline's policy of schema changes
     """
     same = fingerprint(column for column in before if column.state is not ColumnState.NULL) == fingerprint(now)
     return same and not _admitted(before, now, policy)
 
 
 def _admitted(before: Sequence[VersionColumn], now: Sequence[SourceColumn], policy: SchemaPolicy) -> list[Change]:
-    """Return the refused columns that the source has unchanged and that the policy no longer refuses."""
+    """Return a change for each refused column that is unchanged in the source and that the policy no longer refuses."""
     present = {(column.name, column.number, column.type): column for column in now}
     return [
         Change(ChangeKind.ADMITTED, column.name, column, after)
@@ -104,12 +105,18 @@ def _admitted(before: Sequence[VersionColumn], now: Sequence[SourceColumn], poli
 
 
 def _admits(policy: SchemaPolicy, column: VersionColumn) -> bool:
-    """Return whether a column's policy no longer refuses it."""
+    """Return whether the policy for a refused column now allows its values to be read or left out."""
     return policy.value(column.refused_by) in ("evolve", "discard")
 
 
 def _freeze_reasons(change: Change, policy: SchemaPolicy, use: ColumnUse, is_wider: IsWider) -> list[str]:
-    """Return the reasons for which a change of a column is not allowed, as clauses; empty if it is allowed."""
+    """Return the reasons why the policy does not allow a change of a column, as clauses; empty if it is allowed.
+
+    :param change: the change
+    :param policy: the pipeline's policy of schema changes
+    :param use: use that the pipeline makes of the columns
+    :param is_wider: function that returns whether a new type has all values of the old type
+    """
     if change.kind is ChangeKind.ADMITTED:
         return []
     text = describe(change)
@@ -135,7 +142,7 @@ def _freeze_reasons(change: Change, policy: SchemaPolicy, use: ColumnUse, is_wid
 
 
 def _final_reasons(change: Change, use: ColumnUse) -> list[str]:
-    """Return why a change cannot be followed even if a user accepts it; empty if it can."""
+    """Return the reasons why a change cannot be applied even if a user accepts it, as clauses; empty if it can."""
     if _moves_positions(change, use):
         return [f"{describe(change)}; it is the cursor or part of a key"]
     if change.kind is ChangeKind.RENAMED and use.used(change.name):
@@ -144,12 +151,19 @@ def _final_reasons(change: Change, use: ColumnUse) -> list[str]:
 
 
 def _moves_positions(change: Change, use: ColumnUse) -> bool:
-    """Return whether a change gives the cursor or a key other values than before."""
+    """Return whether a change may give the cursor or a key other values than before; such a change is never applied."""
     return change.name in use.positions and change.kind not in (*CAN_WAIT, ChangeKind.WIDER)
 
 
 def _keys(change: Change, policy: SchemaPolicy, is_wider: IsWider) -> list[str]:
-    """Return the keys of the schema policy that must all allow a change, such as ``new_column`` for a new one."""
+    """Return the keys of the section ``schema`` that must all allow a change, such as ``new_column`` for a new column.
+
+    A rename that is not followed needs the keys of a dropped and of a new column.
+
+    :param change: the change
+    :param policy: the policy for this column
+    :param is_wider: function that returns whether a new type has all values of the old type
+    """
     before, after = change.before, change.after
     follows = change.kind is ChangeKind.RENAMED and policy.renamed_column == "follow"
     keys = [] if change.kind is ChangeKind.REPLACED else [change.kind]
@@ -164,7 +178,13 @@ def _keys(change: Change, policy: SchemaPolicy, is_wider: IsWider) -> list[str]:
 def _name_reasons(
     before: Sequence[VersionColumn], now: Sequence[SourceColumn], changes: Sequence[Change], use: ColumnUse
 ) -> list[str]:
-    """Return the reasons for which new names of columns cannot be used in the target, as clauses; empty if all can."""
+    """Return the reasons why new names of columns cannot be used in the target, as clauses; empty if all can be used.
+
+    :param before: columns of the current schema version
+    :param now: columns of the source
+    :param changes: the changes between them
+    :param use: use that the pipeline makes of the columns, with the reserved names
+    """
     forms = Counter(name.lower() for name in {*(column.name for column in before), *(column.name for column in now)})
     reasons = []
     for change in changes:
@@ -181,7 +201,12 @@ def _name_reasons(
 
 
 def _split_rename(change: Change, policy: SchemaPolicy, use: ColumnUse) -> list[Change]:
-    """Return a rename that is not followed as a dropped and a new column; any other change unchanged."""
+    """Return a rename that is not followed as two changes, a dropped and a new column; any other change as it is.
+
+    :param change: the change
+    :param policy: the policy for this column
+    :param use: use that the pipeline makes of the columns
+    """
     if change.kind is not ChangeKind.RENAMED or (policy.renamed_column == "follow" and not use.chosen):
         return [change]
     assert change.after is not None

@@ -1,4 +1,4 @@
-"""Declared reaction to changes of a source's columns."""
+"""The policy of schema changes: the declared reaction to each kind of change of a source's columns."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 KEYS = ("new_column", "wider_type", "dropped_column", "renamed_column", "other_type")
-"""Kinds of changes to which a policy reacts."""
+"""Keys of the section ``schema``: the kinds of changes to which a policy reacts."""
 
 _FOLLOWED = {
     "new_column": "evolve",
@@ -16,13 +16,18 @@ _FOLLOWED = {
     "renamed_column": "follow",
     "other_type": "evolve",
 }
-"""Reaction to an accepted change; ``other_type: evolve`` cannot be declared."""
+"""Reaction to a change that a user has accepted, by kind of change; ``other_type: evolve`` cannot be declared."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaPolicy:
-    """Declared reaction to each kind of change; the values are those of the pipeline's document.
+    """Reaction to each kind of change of a source's columns, as the section ``schema`` of a pipeline declares it.
 
+    :param new_column: ``evolve``, ``freeze``, ``discard`` or ``dead_letter``
+    :param wider_type: for a type that has all values of the old type: ``evolve`` or ``freeze``
+    :param dropped_column: ``keep`` or ``freeze``
+    :param renamed_column: ``follow``, ``as_new`` or ``freeze``
+    :param other_type: for a type that lacks values of the old type: ``dead_letter`` or ``freeze``
     :param columns: by column name, the keys that have another value for this column
     """
 
@@ -34,20 +39,30 @@ class SchemaPolicy:
     columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def of(self, name: str) -> SchemaPolicy:
-        """Return the policy for a column of the source, by the name that it has or had."""
+        """Return the policy for one column, with the column's own values in place of the general ones.
+
+        :param name: the column's name in the source, now or before it was renamed
+        """
         own: dict[str, Any] = dict(self.columns.get(name, {}))
         return replace(self, **own) if own else self
 
     def value(self, key: str) -> str:
-        """Return what the policy says about a kind of change."""
+        """Return the reaction to a kind of change, such as ``freeze``; ``key`` is one of :data:`KEYS`."""
         return str(getattr(self, key))
 
     def path(self, key: str, name: str) -> str:
-        """Return the key of the declaration that decides about a kind of change of a column."""
+        """Return the path of the declaration's key that decides about a change, such as ``schema.new_column``.
+
+        :param key: the kind of change, one of :data:`KEYS`
+        :param name: the column's name; if the column has this key of its own, the path is ``schema.columns.NAME.KEY``
+        """
         return f"schema.columns.{name}.{key}" if key in self.columns.get(name, ()) else f"schema.{key}"
 
     def accepting(self) -> SchemaPolicy:
-        """Return the policy that is in force for an accepted change: what is frozen or refused here is followed."""
+        """Return the policy for changes that a user has accepted.
+
+        Each ``freeze`` and ``dead_letter`` is replaced by the reaction that applies the change.
+        """
         columns = {name: _accepting(keys) for name, keys in self.columns.items()}
         return SchemaPolicy(**_accepting({key: self.value(key) for key in KEYS}), columns=columns)
 

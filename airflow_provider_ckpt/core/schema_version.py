@@ -1,4 +1,4 @@
-"""Versions of a source's columns. Each begins at a position, and says how the rows from there on are read."""
+"""Schema versions: the columns of a source partition from a position on, and how rows from there on are read."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from airflow_provider_ckpt.core.batch_key import BatchKey
 
 
 class ColumnState(StrEnum):
-    """Treatment of a column by a version.
+    """Treatment of a column by a schema version.
 
     - ``read``: its values are read from the source
     - ``null``: the source has no such column any more, so each row has null for it
-    - ``left_out``: the source has it, but it is not read
-    - ``refused``: it is read, and a row with a value in it becomes a dead letter
+    - ``left_out``: the source has the column, but it is not read
+    - ``refused``: the column is read, and a row with a value in it becomes a dead letter
     """
 
     READ = "read"
@@ -32,7 +32,7 @@ class SourceColumn:
     """A column that the source has now.
 
     :param name: the column's name
-    :param number: number by which the source knows the column even if it is renamed
+    :param number: number that identifies the column in the source, even after it was renamed
     :param type: the column's type in the source's SQL, with length or precision
     :param required: whether the column takes no null and has no default
     """
@@ -45,13 +45,13 @@ class SourceColumn:
 
 @dataclass(frozen=True, slots=True)
 class VersionColumn:
-    """A column of a version.
+    """A column of a schema version.
 
     :param name: the column's name in the source, which is also its name in the target
-    :param number: number by which the source knows the column
+    :param number: number that identifies the column in the source, even after it was renamed
     :param type: the column's type in the source's SQL
-    :param state: how the version treats it
-    :param kept: for a refused column, the type that the target's column of its name has; empty if the target has none
+    :param state: how the version treats the column
+    :param kept: for a refused column, the type of the target's column of this name; empty if the target has none
     :param added_again: for a refused column, whether it was dropped and then added again, so that it counts as new
         although the target has a column of its name
     """
@@ -65,7 +65,10 @@ class VersionColumn:
 
     @property
     def refused_by(self) -> str:
-        """Key of the policy that refuses the column, if it is refused."""
+        """Key of the policy that refuses the column: ``other_type``, or ``new_column`` if it counts as new.
+
+        The value has a meaning only for a refused column.
+        """
         return "other_type" if self.kept and not self.added_again else "new_column"
 
     def to_json(self) -> list[Any]:
@@ -81,14 +84,14 @@ class VersionColumn:
 
 @dataclass(frozen=True, slots=True)
 class SchemaVersion:
-    """A version of the columns of a source partition.
+    """A schema version: the columns of a source partition from one position on.
 
     :param number: number of the version, from 1
     :param partition: id of the source partition
     :param generation: generation in which the version began
     :param position: position from which batches are planned under this version
     :param columns: the columns
-    :param decision: what was decided, one sentence for each changed column
+    :param decision: the decision about each changed column, as a sentence
     :param replanned: batches below ``position`` that were planned under an earlier version and are read under this one
     """
 
@@ -102,21 +105,25 @@ class SchemaVersion:
 
     @property
     def fingerprint(self) -> str:
-        """Digest of the source's columns of this version."""
+        """Digest of the columns that the source had when the version began; see :func:`fingerprint`."""
         return fingerprint(column for column in self.columns if column.state is not ColumnState.NULL)
 
     @property
     def followed(self) -> str:
-        """Digest of the source's columns that the version does not refuse, with which acceptances are compared."""
+        """Digest of the source's columns without those that the version refuses.
+
+        It is compared with the digest in a user's acceptance, to find out whether the version applies all accepted
+        columns.
+        """
         gone = (ColumnState.NULL, ColumnState.REFUSED)
         return fingerprint(column for column in self.columns if column.state not in gone)
 
     @property
     def target_columns(self) -> Sequence[SourceColumn]:
-        """Columns of a target for the rows of this version, with the types that it stores.
+        """Columns that a target needs for the rows of this version, with the types that it stores.
 
-        A column whose values are left out or refused is not among them, unless the target has one of its name and of
-        the type that was kept.
+        Columns that are left out are not among them. A refused column is among them only if the target has a column of
+        its name, with that column's type.
         """
         kinds = [column.kept if column.state is ColumnState.REFUSED else column.type for column in self.columns]
         return [
@@ -152,6 +159,6 @@ class SchemaVersion:
 
 
 def fingerprint(columns: Iterable[SourceColumn | VersionColumn]) -> str:
-    """Return a digest of names, numbers and types of a source's columns, whatever their order."""
+    """Return a SHA-256 digest of the names, numbers and types of columns; their order does not matter."""
     content = sorted([column.name, column.number, column.type] for column in columns)
     return hashlib.sha256(json.dumps(content, separators=(",", ":")).encode()).hexdigest()

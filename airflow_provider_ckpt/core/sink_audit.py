@@ -1,4 +1,4 @@
-"""Compare a pipeline's ledger with its sink: receipts, dead letters, and rows of the target.
+"""Audit: compare a pipeline's ledger with its sink, by receipts, dead letters, and rows and files of the target.
 
 The functions are pure: the content of both sides is given as values, and each difference is returned with its batch and
 the step that resolves it. The sink's receipts are the truth about delivery; a receipt that the ledger has not read yet
@@ -24,7 +24,17 @@ _MAX_NAMED = 10
 
 
 class DifferenceKind(StrEnum):
-    """Kind of difference between ledger and sink, as ``airflow ckpt audit`` reports it, such as ``ReceiptMissing``."""
+    """Kind of difference between ledger and sink, as ``airflow ckpt audit`` reports it.
+
+    - ``ReceiptMissing``, ``ReceiptUnknown``: only the ledger, or only the sink, knows a receipt
+    - ``ReceiptDiffers``: both know a receipt, with different content
+    - ``DeadLettersDiffer``: the sink does not hold as many dead letters of a batch as its receipt counts
+    - ``DeadLetterIndexDiffers``: the ledger's index does not name as many dead letters of a batch as its receipt counts
+    - ``TargetRowsDiffer``: the target does not hold as many rows as the receipts count as delivered
+    - ``SourceFilesDiffer``: ledger and sink assign positions to different source files
+    - ``TargetFileDamaged``: a file of the target is damaged
+    - ``SinkChanged``: the sink is not as the ledger left it, for example because it was restored from a backup
+    """
 
     RECEIPT_MISSING = "ReceiptMissing"
     RECEIPT_UNKNOWN = "ReceiptUnknown"

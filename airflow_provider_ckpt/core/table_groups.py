@@ -1,4 +1,4 @@
-"""Distribute tables with new records over groups, each of which one task replicates."""
+"""Distribute the tables of a database that have new records over groups; one Airflow task replicates each group."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import heapq
 from collections.abc import Mapping
 
 _RECORDS_PER_TABLE = 1_000
-"""Number of records whose replication takes about as long as what each table takes besides: lease, fence, planning."""
+"""Fixed cost of a table (lease, fence, planning), as the number of records that take as long to replicate."""
 
 
 def group_tables(records: Mapping[str, int], groups: int) -> list[dict[str, int]]:
-    """Return tables in groups of about equal work: each, the largest first, joins the group with the least.
+    """Distribute tables over groups of about equal work.
 
-    :param records: number of new records of each table, by its name
-    :param groups: largest number of groups
-    :return: the tables of each group with their numbers, the largest first; no group is empty
+    The tables are taken in order of size, the largest first; each is added to the group with the least work so far.
+
+    :param records: number of new records of each table, by the table's name
+    :param groups: maximum number of groups
+    :return: for each group, the number of records by table, the largest first; no group is empty
     """
     packed: list[dict[str, int]] = [{} for _ in range(min(groups, len(records)))]
     loads = [(0, at) for at in range(len(packed))]

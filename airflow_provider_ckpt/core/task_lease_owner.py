@@ -1,4 +1,7 @@
-"""Names of lease owners that are tasks of DAG runs; ``replication/process_lease_owner.py`` names processes."""
+"""Build and parse the names of lease owners that are tasks of DAG runs.
+
+``replication/process_lease_owner.py`` does so for lease owners that are processes.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ def dag_run_of(owner: str | None) -> tuple[str, str] | None:
 
 
 def task_of(owner: str | None) -> tuple[str, int] | None:
-    """Return task or group id of an owner name, and map index (-1 without one); None if the owner is not a task."""
+    """Return the id and the map index of the task, or task group, in an owner name; None if the owner is not a task.
+
+    The map index is -1 if the task is not mapped.
+    """
     parts = _parts(owner)
     if parts is None:
         return None

@@ -1,7 +1,7 @@
-"""Events and tickets of a partition's state machine.
+"""Tickets, which prove the state of a batch, and events of a partition's state machine.
 
 A ticket is a small value that proves that its batch was in a certain state. A method that changes a batch takes the
-ticket of the state in which the batch must be, so that starting from a wrong state is a type error already.
+ticket of the state in which the batch must be, so that a call for a batch in another state is a type error.
 :class:`~.partition_view.PartitionView` checks the state and creates tickets.
 """
 

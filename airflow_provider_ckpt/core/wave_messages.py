@@ -24,8 +24,9 @@ class BatchTask:
     :param range: the source positions of the batch
     :param attempt: the number of this attempt, from 1
     :param instruction: whether to deliver the batch, reject it or void it
-    :param bound: the source's closed bound when the batch was planned, as a position; None if the source has none
-    :param detail: what the source's reader needs to find the range, for example a file's path and byte range
+    :param bound: the source's closed bound when the batch was planned: the position below which no record could appear
+        any more; None if the source has none
+    :param detail: values that the source's reader needs to find the range, for example a file's path and byte range
     :param error: the newest error of an earlier attempt, which explains the dead letters if the batch is rejected; None
         if there was none
     :param finished: number of failures that lanes reported before; attempts that never ran are not counted
@@ -83,8 +84,8 @@ class Wave:
     :param number: number of the wave in its run, from 1
     :param lanes: the batches of each lane
     :param seconds: seconds from the start of the wave after which a lane starts no further batch
-    :param shape: JSON form of the columns that readers yield, if they are of a schema version; None for those of the
-        run's job
+    :param shape: JSON form of the columns that readers yield under the batches' schema version; None if the batches
+        have none, so that the columns are those of the run's job
     """
 
     number: int
