@@ -93,7 +93,9 @@ def find_changes(before: Sequence[VersionColumn], now: Sequence[SourceColumn], i
 
 
 def source_changes(before: Sequence[VersionColumn], after: Sequence[VersionColumn]) -> Sequence[Change]:
-    """Return the changes of the source between two versions; each other type counts as one that lacks values.
+    """Return the changes of the source's columns between two schema versions.
+
+    A column whose type differs counts as ``other_type``, since it is not known whether the new type is wider.
 
     :param before: columns of the earlier version
     :param after: columns of the later version

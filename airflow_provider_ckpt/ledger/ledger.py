@@ -37,6 +37,6 @@ class Ledger(
     """One ledger database; open it with :meth:`open`.
 
     Every command that takes a lease as argument locks the lease row and checks the epoch under that lock. If a newer
-    epoch has been granted, it raises :class:`StaleEpochError` and stores nothing. A database that fails is reported as
-    :class:`LedgerUnavailableError`, a value that it cannot store as :class:`LedgerStateError`.
+    epoch has been granted, it raises :class:`StaleEpochError` and stores nothing. A failure of the database is raised
+    as :class:`LedgerUnavailableError`, a value that the database cannot store as :class:`LedgerStateError`.
     """

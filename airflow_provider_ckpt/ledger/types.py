@@ -22,12 +22,11 @@ class Lease:
     """Right to run a pipeline, as one run acquired it under an epoch.
 
     :param pipeline: name of the pipeline
-    :param owner: name of the task or process that holds it, see ``replication/process_lease_owner.py``
+    :param owner: name of the task or process that holds the lease, see ``replication/process_lease_owner.py``
     :param epoch: epoch of the lease
     :param ttl: time without renewal after which another owner may take the lease over
-    :param expires_at: when the lease expires by the database's clock, unless it is renewed after this object was
-        created
-    :param taken_over: whether it was taken from another owner
+    :param expires_at: when the lease expires by the database's clock; a later renewal does not change this value
+    :param taken_over: whether the lease was taken from another owner
     """
 
     pipeline: str
@@ -40,9 +39,9 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """Result of the renewal of several leases; those that it does not name were renewed.
+    """Result of renewing several leases; leases that it does not name were renewed.
 
-    :param lost: the error of each lease that its owner does not hold any more
+    :param lost: leases that their owner no longer holds, each with the error
     :param locked: leases that were not renewed because another command had locked their row
     """
 
@@ -100,9 +99,10 @@ class PartitionRecord:
     """A partition as the ledger stores it, the type that queries return.
 
     :param partition: the partition, with the batches beyond its checkpoint
-    :param identity: identity of the table, topic partition or file list on which it was started
+    :param identity: identity of the table, topic partition or file list on which the partition was started
     :param state: JSON-ready values that the source stored at its last planning and gets back at the next one
-    :param bound: newest closed bound that planning recorded; None if the source has no bound
+    :param bound: newest closed bound that planning recorded, below which no record can appear any more; None if the
+        source has none
     :param unconfirmed: start of the first batch that was sent at most once and not confirmed since; None if there is
         none
     :param low_watermark: position from which ``recover`` searches for records that were missed
@@ -121,7 +121,7 @@ class PartitionRecord:
     def known(self) -> KnownReceipts:
         """Generation and position up to which the ledger already knows all of the sink's receipts.
 
-        A run asks the sink only for receipts beyond.
+        A run asks the sink only for receipts beyond this position.
         """
         committed = self.partition.committed
         position = committed if self.unconfirmed is None else min(committed, self.unconfirmed)
@@ -155,10 +155,10 @@ class Settlement:
     """Result of recording the outcomes of a wave's batches in the ledger.
 
     :param acked: receipts that resolved a batch
-    :param decisions: what the delivery policy decided about each failed batch, such as a retry
-    :param halted: error of a batch that ends the run and that only a user can resolve; None if there is none
-    :param failed: error that ends the run and leaves its batch planned, such as an outage of the sink; None if there is
-        none
+    :param decisions: decision of the delivery policy about each failed batch, such as a retry
+    :param halted: first error that ends the run and that only a user can resolve; None if there is none
+    :param failed: first error that ends the run and leaves its batch planned, such as an outage of the sink; None if
+        there is none
     :param checkpoint: checkpoint of every partition after the settlement
     """
 
@@ -175,11 +175,11 @@ class Measures:
 
     :param newest_event: id of the newest event; 0 if there is none
     :param parked: number of dead letters that wait for a user to replay or discard them
-    :param oldest_parked: when the receipt of the oldest of them was claimed, UTC; None if there are none
+    :param oldest_parked: when the receipt of the oldest parked dead letter was claimed, UTC; None if there are none
     :param stalled_since: of all partitions with batches beyond the checkpoint, the earliest time at which a checkpoint
         last moved, UTC; None if there are no such partitions
-    :param expired: ranges that the low watermark passed without a receipt, as JSON-ready dicts with ``partition`` and
-        ``range``
+    :param expired: ranges without a receipt that recovery can no longer compare with the source, as JSON-ready dicts
+        with ``partition`` and ``range``
     """
 
     newest_event: int
@@ -215,8 +215,8 @@ class ActionResult:
     :param applied: whether the action was carried out; False if it was stored, refused, or only tried in a dry run
     :param intent: number of the stored action if a run is to apply it; None otherwise
     :param refusal: reason for which the ledger refused the action; None if it did not
-    :param before: phase, batches and checkpoints that the action concerns, before it
-    :param after: phase, batches and checkpoints that the action concerns, after it
+    :param before: phase, batches, checkpoints and dead letters that the action concerns, before it; JSON-ready
+    :param after: the same values after the action
     """
 
     action: Action
@@ -231,14 +231,15 @@ class ActionResult:
 class ProposalRecord:
     """A proposal as the ledger stores it, with the question that the approver is asked and the answer.
 
-    :param proposal: the action that is proposed, with its pipeline and the task that proposed it
+    :param proposal: the proposed action, with its pipeline and the task that proposed it
     :param digest: digest of the proposal as it was stored and shown
     :param subject: headline of the question
     :param body: text of the question
     :param state: state of the proposal, such as approved
     :param expires_at: time from which the proposal can be neither approved nor carried out, UTC
-    :param answered_by: the user who approved or rejected it; None while no user has
-    :param result: ``{"applied", "intent"}`` if it was carried out, ``{"refusal"}`` if it was refused; None otherwise
+    :param answered_by: the user who approved or rejected the proposal; None as long as it has no answer
+    :param result: ``{"applied", "intent"}`` if the action was carried out, ``{"refusal"}`` if it was refused; None
+        otherwise
     """
 
     proposal: Proposal

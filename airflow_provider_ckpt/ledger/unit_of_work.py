@@ -30,8 +30,9 @@ class UnitOfWork:
     :param connection: connection inside the command's transaction
     :param lease: lease to check; its row stays locked until the transaction ends
     :param now: time that is stored with events and attempts, UTC
-    :param touch: ids of the partitions whose batches the command may change; None for all. If it maps these ids to
-        seqs, only the batches with these seqs are loaded, and those that decide how far the checkpoint moves
+    :param touch: ids of the partitions whose batches the command may change; None for all. If this is a mapping from
+        ids to seqs, only the batches with these seqs are loaded, and the batches that decide how far the checkpoint
+        moves
     :raises StaleEpochError: if the lease has another epoch or owner now
     """
 
@@ -86,7 +87,7 @@ class UnitOfWork:
         return found
 
     def partition(self, key: BatchKey) -> Partition:
-        """Return the partition of a batch, whose methods change the batch.
+        """Return the partition of a batch; its methods change the batch.
 
         :raises LedgerStateError: if the batch is of another generation, or its partition is unknown
         """
@@ -102,7 +103,7 @@ class UnitOfWork:
     def batch_in_flight(self, key: BatchKey) -> Batch | None:
         """Return a batch if it is in flight under this lease's epoch; None otherwise.
 
-        Only the attempts of the own epoch may be ended by the outcomes that this run receives.
+        A run may end only attempts of its own epoch by the outcomes that it receives.
         """
         item = self.stored.get(key.partition)
         if item is None or item.partition.generation != key.generation:
@@ -143,7 +144,7 @@ class UnitOfWork:
         """Write the changes, the events that are not routine, and one event that summarises the command.
 
         :param kind: kind of the summary event
-        :param detail: its detail, JSON-ready
+        :param detail: detail of the summary event, JSON-ready
         """
         self.store()
         rows = events.event_rows(self.lease, self.now, self.events)

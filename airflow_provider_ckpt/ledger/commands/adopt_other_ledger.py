@@ -1,4 +1,4 @@
-"""Adopt another ledger's receipts: read and write the receipts in the sink under the id of that ledger."""
+"""Adopt another ledger's receipts, so that a pipeline whose former ledger was lost continues with them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_provider_ckpt.ledger.types import ActionResult, Lease
 
 
 class AdoptionCommands(Session):
-    """Commands for the ledger id under which the sink stores a pipeline's receipts."""
+    """Commands to adopt another ledger's receipts, and to find the ledger id under which the sink stores receipts."""
 
     def adopt(
         self, lease: Lease, ledger_id: str, *, actor: str, reason: str, proposal: str | None = None
@@ -31,7 +31,7 @@ class AdoptionCommands(Session):
             no approval
         :return: the result, with the ledger ids before and after
         :raises ConfigError: if actor or reason is missing
-        :raises LedgerStateError: if the proposal is for another action
+        :raises LedgerStateError: if the proposal is not approved, was used already, or is for another action
         """
         require_reason("adopt", actor, reason, required=True)
         with self._command(lease, touch=()) as work:

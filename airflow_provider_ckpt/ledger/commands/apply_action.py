@@ -1,6 +1,7 @@
-"""Carry out a user's action in the ledger: load the state, change it as ``core/apply_action.py`` decides, store it.
+"""Carry out a user's action in the ledger: load the pipeline's state, apply the action, and store the new state.
 
-The event of an action has its actor, its reason, and the state before and after.
+``core/apply_action.py`` decides what the action changes. The event of an action contains its actor, its reason, and the
+state before and after.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from airflow_provider_ckpt.ledger.types import ActionResult
 from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
 
 _READ_ON = frozenset({ActionKind.REWIND, ActionKind.RESEND_TO_SINK})
-"""Actions after which a partition is read again from a position on, including everything that follows."""
+"""Actions that may rewind partitions; a rewound partition is read again from a position on, with all that follows."""
 
 
 def apply(work: UnitOfWork, action: Action, *, actor: str, reason: str | None) -> ActionResult:
@@ -77,7 +78,7 @@ def apply(work: UnitOfWork, action: Action, *, actor: str, reason: str | None) -
 
 
 def _refuse_duplicates(work: UnitOfWork, action: Action) -> None:
-    """Refuse to read ranges again whose dead letters a replay has delivered, since their rows would be there twice.
+    """Refuse to read ranges again whose dead letters a replay has delivered, which would deliver their rows twice.
 
     The check applies to range replays only. It is omitted if the user chose ``--with-replayed`` or the sink replaces
     rows by key.
@@ -113,7 +114,7 @@ def _refuse_duplicates(work: UnitOfWork, action: Action) -> None:
 
 
 def _replays_read_again(work: UnitOfWork, action: Action) -> tuple[str, ...]:
-    """Return the side partitions of unfinished replays whose records an action reads again.
+    """Return the ids of the side partitions of unfinished replays whose records an action reads again.
 
     Both the replay and the second reading would deliver these records, so the caller ends the replays.
 

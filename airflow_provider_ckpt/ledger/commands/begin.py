@@ -1,4 +1,4 @@
-"""Begin attempts: the ledger stores an attempt of each batch before any record of the batch is sent.
+"""Begin attempts of batches: the ledger stores each attempt before any record of its batch is sent.
 
 After a crash, the open attempts show which batches the sink may have received.
 """
@@ -16,7 +16,7 @@ from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
 
 
 def begin_attempts(work: UnitOfWork, keys: Sequence[BatchKey], *, run: str, at_most_once: bool) -> list[Batch]:
-    """Begin an attempt of each given batch, store the attempts, and return the batches as they are then.
+    """Begin an attempt of each given batch, store the attempts, and return the batches in their new state.
 
     With at-most-once delivery this also resolves the batches as ``sent``.
 
@@ -24,7 +24,7 @@ def begin_attempts(work: UnitOfWork, keys: Sequence[BatchKey], *, run: str, at_m
     :param keys: the batches
     :param run: name of the run, stored with the attempts
     :param at_most_once: whether to resolve the batches as ``sent``, so that they are never sent a second time
-    :raises LedgerStateError: if one of the batches cannot begin; then none does
+    :raises LedgerStateError: if an attempt of one of the batches cannot begin; no attempt begins then
     """
     started: list[Batch] = []
     for key in keys:

@@ -15,7 +15,7 @@ from airflow_provider_ckpt.ledger.types import ActionResult, Lease
 
 
 class LeaseBreakingCommands(Session):
-    """Command by which a user breaks a lease."""
+    """Command by which a user breaks the lease of a pipeline."""
 
     def break_lease(
         self, pipeline: str, *, actor: str, reason: str, epoch: int | None = None, proposal: str | None = None
@@ -27,12 +27,14 @@ class LeaseBreakingCommands(Session):
         :param pipeline: name of the pipeline
         :param actor: the user who requests the action, such as ``cli:ann@host7``
         :param reason: the user's explanation, which the audit log stores
-        :param epoch: epoch of the lease to break, as the user has seen it; None for whichever is the newest
+        :param epoch: epoch of the lease that the user has seen and wants to break; None to break the lease under any
+            epoch
         :param proposal: id of the approved proposal that is used up in the same transaction; None if the action needs
             no approval
-        :returns: the lease with the new epoch, as it was before its release
+        :return: the lease with the new epoch, as it was before its release
         :raises ConfigError: if actor or reason is missing, or the ledger does not know the pipeline
-        :raises LedgerStateError: if nobody holds the lease, it has another epoch, or the proposal is for another action
+        :raises LedgerStateError: if no run holds the lease, it has another epoch, or the proposal is not approved, was
+            used already, or is for another action
         """
         require_reason("break lease", actor, reason, required=True)
         with self._writing() as connection:
@@ -52,11 +54,11 @@ class LeaseBreakingCommands(Session):
 
 
 def require_epoch(pipeline: str, found: LeaseState, epoch: int | None) -> None:
-    """Raise an error if a lease has another epoch than the one that a user has seen.
+    """Raise an error if a lease no longer has the epoch that a user has seen.
 
     :param pipeline: name of the pipeline
     :param found: the lease, locked
-    :param epoch: the epoch that the user has seen; None if any is right
+    :param epoch: the epoch that the user has seen; None to accept any epoch
     :raises LedgerStateError: if the epochs differ
     """
     if epoch is not None and found.epoch != epoch:

@@ -1,4 +1,4 @@
-"""Read the index of dead letters, and complete it with error types that the sink reports."""
+"""Commands of the dead letter index: read it, and replace unknown error types by those that the sink reports."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class DeadLetterIndex:
 
 
 class DeadLetterCommands(Session):
-    """Commands that read and complete the index of dead letters.
+    """Commands that read the index of dead letters, and that add error types to it.
 
     Actions of users that change the state of dead letters are in ``request_action.py``.
     """

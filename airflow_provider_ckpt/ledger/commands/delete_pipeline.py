@@ -37,13 +37,13 @@ class PipelineDeletionCommands(Session):
         :param actor: the user who requests the action, such as ``cli:ann@host7``
         :param reason: the user's explanation, which the audit log stores
         :param is_dead: function that returns whether the process of a lease owner has certainly ended
-        :param epoch: newest epoch of the pipeline, as the user has seen it; None for any
+        :param epoch: newest epoch of the pipeline that the user has seen; None to accept any epoch
         :param proposal: id of the approved proposal that is used up in the same transaction; None if the action needs
             no approval
         :raises LeaseBusyError: while a run holds the lease
         :raises ConfigError: if actor or reason is missing, or the ledger does not know the pipeline
-        :raises LedgerStateError: if a run has acquired the lease since that epoch, or the proposal is for another
-            action
+        :raises LedgerStateError: if a run has acquired the lease since that epoch, or the proposal is not approved, was
+            used already, or is for another action
         """
         require_reason("delete", actor, reason, required=True)
         with self._writing() as connection:

@@ -1,4 +1,4 @@
-"""Commands for the page in Airflow: try a user's action, and approve the proposal that results."""
+"""Commands for the page in Airflow: try an action, approve one's own proposal, and record views of source data."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class DryRun:
     """Result of a dry run.
 
     :param result: the result, with the state before and after the action
-    :param before: number lines of the partitions concerned, before the action
-    :param after: the same lines after the action, and those of side partitions that it starts
+    :param before: number lines of the affected partitions, before the action; see :class:`.PartitionLine`
+    :param after: number lines of the same partitions after the action, and of side partitions that it starts
     """
 
     result: ActionResult
@@ -40,15 +40,17 @@ class DryRun:
 
 
 class DryRunCommands(Session):
-    """Commands by which a user tries an action and then carries out exactly that action."""
+    """Commands by which a user tries an action without effect, and then approves exactly that action."""
 
     def try_action(self, pipeline: str, action: Action, *, actor: str, is_dead: Callable[[str], bool]) -> DryRun:
-        """Compute the effect of an action, even if a run holds the lease, and change nothing.
+        """Compute the effect of an action in a transaction that is rolled back, even if a run holds the lease.
 
         :param pipeline: name of the pipeline
         :param action: the action
-        :param actor: the user who asks
+        :param actor: the user who tries the action
         :param is_dead: function that returns whether the process of a lease owner has certainly ended
+        :return: the result, and number lines of at most :data:`MAX_LINES` affected partitions before and after
+        :raises ConfigError: if the ledger does not know the pipeline
         :raises LedgerStateError: if the pipeline's state does not allow the action
         """
         with self._writing() as connection:
@@ -79,12 +81,14 @@ class DryRunCommands(Session):
         """Approve a proposal on behalf of the user who made it, so that it can be carried out once, and return it.
 
         :param proposal_id: id of the proposal
-        :param pipeline: the pipeline that it must concern
-        :param origin: where and for whom it must have been made, such as ``page:7:orders``: by user 7 on the page
-        :param actor: the user, who must be the one who made it
+        :param pipeline: name of the pipeline; the proposal must be for this pipeline
+        :param origin: place and user of the proposal, such as ``page:7:orders`` for user 7 on the page; the stored
+            origin must be the same
+        :param actor: the user; the proposal must be this user's own
         :param reason: the user's reason
         :param check: function that raises an error if the user may not carry the action out; the proposal stays open
             then
+        :return: the proposal in the state ``approved``
         :raises ConfigError: if the action needs a reason and there is none; the proposal stays open then
         :raises LedgerStateError: if there is no such proposal, it was used, or it is no longer valid
         """
@@ -97,11 +101,11 @@ class DryRunCommands(Session):
             return replace(found, state=ProposalState.APPROVED, answered_by=actor)
 
     def record_look(self, pipeline: str, kind: str, detail: Mapping[str, Any], *, actor: str) -> None:
-        """Record in the audit log that a user has looked at data of the source.
+        """Record in the audit log that a user has viewed data of the source.
 
         :param pipeline: name of the pipeline
         :param kind: kind of the event
-        :param detail: its detail, JSON-ready
+        :param detail: detail of the event, JSON-ready
         :param actor: the user
         :raises ConfigError: if the ledger does not know the pipeline
         """
@@ -132,7 +136,12 @@ def _partitions_of(action: Action) -> list[str]:
 
 
 def _with_target(window: Range, action: Action, partition: str) -> Range:
-    """Return a window that also contains the positions that an action names in a partition."""
+    """Return the smallest range that contains a window and the positions that an action names in a partition.
+
+    :param window: the window
+    :param action: the action
+    :param partition: id of the partition
+    """
     spans = [span for name, span in action.ranges if name == partition]
     starts = [span.start for span in spans] + [action.positions.get(partition, window.start)]
     ends = [span.end for span in spans]

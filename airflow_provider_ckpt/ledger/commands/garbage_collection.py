@@ -1,10 +1,10 @@
-"""Delete rows of the ledger that are no longer needed, in small portions; receipts in the sink are not touched.
+"""Garbage collection: delete rows of the ledger that are no longer needed; receipts in the sink are not touched.
 
-``airflow ckpt gc`` uses this module, beside a running pipeline, too. A portion is one transaction. It locks the
-pipeline's lease row like any command, without acquiring the lease. These rows are always kept: rows younger than
-``keep``; the receipts of the current generations; side partitions whose range the low watermark has not passed; the
-newest event, and events with accepted losses of the sink; the dead letter index; and source files, which would be
-discovered as new ones if their rows were missing.
+``airflow ckpt gc`` uses this module, also while the pipeline runs. Rows are deleted in small portions. A portion is one
+transaction, which locks the pipeline's lease row like any command, without acquiring the lease. These rows are always
+kept: rows younger than ``keep``; the receipts of the current generations; side partitions whose range the low watermark
+has not passed; the newest event, and events with accepted losses of the sink; the dead letter index; and source files,
+which would be discovered as new ones if their rows were missing.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class GarbageCollection:
 
     :param writing: function that opens a transaction on the ledger
     :param pipeline: name of the pipeline
-    :param keep: age from which rows may be deleted
+    :param keep: minimum age of rows that may be deleted
     :param now: the current time, from which ages are calculated
     :param dry_run: whether to only count the rows, and change nothing
     """
@@ -94,7 +94,14 @@ class GarbageCollection:
         return counts
 
     def _begin(self, actor: str, reason: str | None, proposal: str | None) -> None:
-        """Find the newest event; unless this is a dry run, use up the proposal and record that the deletion begins."""
+        """Find the newest event; unless this is a dry run, use up the proposal and record that the deletion begins.
+
+        :param actor: the user who requests the action
+        :param reason: the user's explanation; None if there is none
+        :param proposal: id of the approved proposal; None if the action needs no approval
+        :raises ConfigError: if the ledger does not know the pipeline
+        :raises LedgerStateError: if the proposal is not approved, was used already, or is for another action
+        """
         with self._writing() as connection:
             status.require_pipeline(connection, self._pipeline)
             self._newest_event = status.last_event(connection, self._pipeline)
@@ -131,7 +138,7 @@ class GarbageCollection:
     def _proposals(self) -> sa.ColumnElement[bool]:
         """Return the SQL condition for the proposals to delete: those that expired before the cutoff.
 
-        The actions that they led to remain in the audit log.
+        The events of the actions that were carried out remain in the audit log.
         """
         columns = tables.proposal.c
         return sa.and_(columns.pipeline == self._pipeline, columns.expires_at < self._cutoff)
@@ -139,7 +146,7 @@ class GarbageCollection:
     def _superseded(self) -> sa.ColumnElement[bool]:
         """Return the SQL condition for the superseded batches to delete.
 
-        Those with an attempt that is open, or that ended after the cutoff, are kept.
+        Superseded batches with an attempt that is open, or that ended after the cutoff, are kept.
         """
         recent = sa.exists().where(
             _A.pipeline == _B.pipeline,
@@ -194,7 +201,7 @@ class GarbageCollection:
     def _receipts(self, connection: Connection) -> PortionResult:
         """Delete one portion of the receipts of generations that ended before the cutoff.
 
-        The totals of these receipts stay with the generation.
+        The totals of these receipts stay in the generation's row.
         """
         long_ago = sa.and_(_G.pipeline == self._pipeline, _G.ended_at < self._cutoff)
         generations = [tuple(row) for row in connection.execute(sa.select(_G.generation, _G.partition).where(long_ago))]
@@ -214,7 +221,7 @@ class GarbageCollection:
     def _merge(self, connection: Connection) -> PortionResult:
         """Merge one portion of the receipts of ended generations that are still stored one per batch.
 
-        The low watermark, below which receipts are merged, had not reached them when the generation ended.
+        Receipts are merged when the low watermark passes them; it had not reached these when their generation ended.
         """
         single = sa.and_(_G.pipeline == self._pipeline, _G.single_from.is_not(None), _G.ended_at >= self._cutoff)
         rows = connection.execute(sa.select(_G.generation, _G.partition, _G.single_from).where(single)).all()
@@ -241,8 +248,8 @@ class GarbageCollection:
     def _snapshots(self, connection: Connection) -> PortionResult:
         """Delete one portion of the snapshots of partitions' positions that are no longer needed.
 
-        Snapshots after the cutoff are kept, as are those that the low watermark needs. Of those older than a day, one
-        per hour is kept.
+        Snapshots after the cutoff are kept, as are those that the low watermark needs. Of the kept snapshots that are
+        older than a day, only one per hour is kept.
         """
         query = sa.select(_M.partition, _M.at, _M.generation, _M.planned_end).where(_M.pipeline == self._pipeline)
         by_partition: dict[str, list[Any]] = {}
@@ -296,14 +303,16 @@ class GarbageCollection:
 def _recovering_partition(row: sa.RowMapping) -> str | None:
     """Return the source partition whose recovery still needs the receipts of a side partition; None for replays.
 
-    :param row: row of a side partition; a replay of dead letters covers no range of the source
+    A replay of dead letters covers no range of the source.
+
+    :param row: row of a side partition
     """
     key = BatchKey(row["generation"], row["partition"], 0)
     return None if key.is_replay else key.source
 
 
 class GarbageCollectionCommands(Session):
-    """Command by which a user deletes old rows of a pipeline."""
+    """Command by which a user deletes old rows of a pipeline from the ledger."""
 
     def garbage_collect(
         self,
@@ -321,7 +330,7 @@ class GarbageCollectionCommands(Session):
         The module's docstring names the rows that are always kept.
 
         :param pipeline: name of the pipeline
-        :param keep: age from which rows may be deleted
+        :param keep: minimum age of rows that may be deleted
         :param actor: the user who requests the action, such as ``cli:ann@host7``
         :param reason: the user's explanation, which the audit log stores; None if there is none
         :param now: time from which ages are calculated; None for the current time

@@ -1,4 +1,4 @@
-"""Store the history of generations: start and reason of each, and its checkpoint when a rewind ended it."""
+"""Store the history of generations: the start and reason of each, and the checkpoint at which a rewind ended it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def record_generations(work: UnitOfWork, events: Sequence[Event], reason: str | 
 
     :param work: partitions of the pipeline, loaded under its lease in the command's transaction; new side partitions
         are added to it
-    :param events: events of a command; other kinds than rewinds and starts of side partitions are ignored
+    :param events: events of a command; only rewinds and starts of side partitions are considered
     :param reason: reason to store; None for the reason in the event
     """
     for event in events:

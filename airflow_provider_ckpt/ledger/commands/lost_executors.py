@@ -1,6 +1,7 @@
 """Settle a wave whose Spark executors or driver were lost before they could report (semantics, section 7).
 
-Batches that may have killed their executor run alone next (``core/executor_killer.py``); the others are planned again.
+Batches that may have killed their executor run alone in their next attempt (``core/executor_killer.py``). The other
+batches are planned again.
 """
 
 from __future__ import annotations

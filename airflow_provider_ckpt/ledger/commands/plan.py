@@ -48,7 +48,7 @@ def start_partitions(
     """Store source partitions that the ledger does not know yet, each with its first position as the checkpoint.
 
     :param work: partitions of the pipeline, loaded under its lease in the command's transaction
-    :param partitions: first position of each source partition; known partitions are checked only
+    :param partitions: first position of each source partition; of known partitions only the identity is checked
     :param files: for a source of files, the files from whose sizes the first positions of new partitions were computed
     :raises LedgerStateError: if these files do not continue the pipeline's list of files
     :raises SourceError: if the source of a known partition was recreated or replaced since it was started
@@ -143,7 +143,7 @@ def plan(work: UnitOfWork, found: Plan) -> list[Batch]:
 
 
 def _record_planning(work: UnitOfWork) -> None:
-    """Store the time of a planning, and the DAG and task that has planned if they are not known yet.
+    """Store the time of a planning, and the DAG and task that have planned, unless they are stored already.
 
     The DAGs that have planned for a pipeline decide which users may see it and act on it.
     """

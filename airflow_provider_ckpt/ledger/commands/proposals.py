@@ -1,4 +1,4 @@
-"""Store proposals, users' answers to them, and their use.
+"""Commands for proposals: store a proposal, a user's answer to it, and its use.
 
 A proposal is an action that one user requests and another must approve. The preview task of a DAG stores the proposal,
 a user answers it, and the transaction that carries the action out marks it as used. One task of a DAG run has at most
@@ -73,7 +73,7 @@ class ProposalCommands(Session):
             return _load_newest(connection, origin)
 
     def proposal_to_answer(self, origin: str) -> ProposalRecord:
-        """Return the newest proposal of a task, about which a user is to be asked; it is open again afterwards.
+        """Return the newest proposal of a task, which a user is to approve or reject, and reopen it.
 
         An approval that was given before and not used yet is withdrawn.
 
@@ -135,10 +135,11 @@ class ProposalCommands(Session):
     def refuse_proposal(self, proposal_id: str, refusal: str) -> None:
         """Mark an approved proposal as refused, because the pipeline's state no longer allows its action.
 
-        It is then not carried out, even if the state allows the action again later.
+        A refused proposal is not carried out, even if the state allows the action again later.
 
         :param proposal_id: id of the proposal
         :param refusal: explanation of the refusal, which is stored with the proposal
+        :raises LedgerStateError: if the ledger holds no such proposal
         """
         with self._writing() as connection:
             found = _load_locked(connection, proposal_id)
@@ -151,9 +152,9 @@ def load_own(connection: Connection, proposal_id: str, *, pipeline: str, origin:
 
     :param connection: connection inside a transaction
     :param proposal_id: id of the proposal
-    :param pipeline: the pipeline that it must concern
-    :param origin: the origin that it must have
-    :param actor: the user who must have made it
+    :param pipeline: the pipeline that the proposal must be for
+    :param origin: the origin that the proposal must have
+    :param actor: the user who must have made the proposal
     :raises LedgerStateError: if there is no such proposal, or it is no longer open
     """
     found = _load_locked(connection, proposal_id)

@@ -1,7 +1,7 @@
-"""First command of a run: make the ledger agree with the sink's receipts (semantics, section 4, steps 3 and 4).
+"""Reconcile the ledger with the sink's receipts, the first command of a run (semantics, section 4, steps 3 and 4).
 
 ``core/reconcile.py`` decides what changes. This module loads and stores the partitions, and updates the dead letter
-index. Call it after the sink was fenced.
+index. It is used after the sink was fenced.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def reconcile(work: UnitOfWork, receipts: Iterable[Receipt], lost_replays: LostR
 def _restore_lost_replays(work: UnitOfWork, lost_replays: LostReplays) -> None:
     """Add the side partitions of replays that the ledger has lost.
 
-    Their batches that have a receipt are imported afterwards; the rest of each replay is planned and sent again.
+    Batches of these replays that have a receipt are imported afterwards; the other batches are planned and sent again.
 
     :param work: partitions of the pipeline, to which the side partitions are added
     :param lost_replays: the replays that only the sink still knows
@@ -109,7 +109,7 @@ def _record_events(
 def _give_up_unconfirmed(work: UnitOfWork) -> None:
     """Stop waiting for the receipts of at-most-once batches that runs of older epochs have sent.
 
-    It remains unknown whether these batches arrived; an event records this for each.
+    It remains unknown whether these batches arrived; an event records this for each of them.
     """
     for item in work.touched_partitions:
         for seq, batch in list(item.unconfirmed.items()):

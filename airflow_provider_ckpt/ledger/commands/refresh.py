@@ -1,4 +1,4 @@
-"""Commands of a refresh: begin a generation with its extent, and hold the batch that publishes it."""
+"""Commands of a refresh: begin a generation that replaces the target's rows, and hold the batch that publishes it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ class RefreshCommands(Session):
             return item.partition.generation
 
     def hold_publication(self, lease: Lease, key: BatchKey, *, now: datetime, reason: str) -> None:
-        """Hold the batch that publishes a refresh; once a user has released it, it is published without a question.
+        """Hold the batch that publishes a refresh, until a user releases it.
+
+        When the user has released the batch, the refresh is published without a further question.
 
         :param lease: lease of the pipeline; the command is refused if its epoch or owner is no longer current
         :param key: the batch, which is planned

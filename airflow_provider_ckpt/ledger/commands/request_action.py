@@ -1,4 +1,4 @@
-"""The ledger's commands for users' actions: request one, or try it, or apply one or those stored under a lease.
+"""Commands for users' actions: request an action, try it in a dry run, and apply requested or stored actions.
 
 ``apply_or_store.py`` decides whether a requested action is applied or stored.
 """
@@ -33,7 +33,7 @@ from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
 
 
 class ActionCommands(Session):
-    """Commands for users' actions. Each records an event with actor and reason in the audit log."""
+    """Commands for users' actions; each recorded action has an event with actor and reason in the audit log."""
 
     def action(
         self,
@@ -116,8 +116,8 @@ class ActionCommands(Session):
             other actions
         :return: the result, with the state before and after the action
         :raises ConfigError: if the actor, or a reason that the action needs, is missing
-        :raises LedgerStateError: if the pipeline's state does not allow the action, or the proposal is for another one;
-            nothing is changed then
+        :raises LedgerStateError: if the pipeline's state does not allow the action, or the proposal is for another
+            action; nothing is changed then
         """
         require_reason(action.kind, actor, reason, required=action.kind in NEED_REASON)
         with self._command(lease) as work:
@@ -131,14 +131,14 @@ class ActionCommands(Session):
     def apply_stored_actions(
         self, lease: Lease, *, now: datetime, behind_fence: bool = False, compares_columns: bool = True
     ) -> list[ActionResult]:
-        """Apply the actions of users that were stored while a run held the lease, and return their results.
+        """Apply the actions of users that were stored for a run, and return their results.
 
         :param lease: lease of the pipeline; the command is refused if its epoch or owner is no longer current
         :param now: time of the command
         :param behind_fence: whether the sink has just been fenced and reconciled under this epoch; if not, force stops
             and rewinds stay stored
-        :param compares_columns: whether the run compares the source's columns: acceptances of changed columns then stay
-            stored until it has done so; if not, they are refused
+        :param compares_columns: whether the run compares the source's columns with the schema version. If it does,
+            acceptances of changed columns stay stored until the comparison; if not, they are refused
         """
         with self._command(lease, now) as work:
             refused = [] if compares_columns else stored_actions.refuse_acceptances(work)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class RunCommands(Session):
-    """Commands of a run that holds the lease of a pipeline, or wants to acquire it."""
+    """Commands of a run: acquire, renew and release the lease of a pipeline, and write under it."""
 
     def acquire(
         self,
@@ -43,7 +43,7 @@ class RunCommands(Session):
     ) -> Lease:
         """Acquire the pipeline's lease for an owner under a new epoch.
 
-        The lease must be free or expired, or be held by the same owner or by one that is dead, unless ``force`` is set.
+        The lease must be free or expired, or be held by the same owner or by a dead owner, unless ``force`` is set.
 
         :param pipeline: name of the pipeline, which is created if it is new
         :param owner: the new owner
@@ -66,12 +66,12 @@ class RunCommands(Session):
         return replace(lease, taken_over=taken)
 
     def register(self, pipelines: Iterable[str]) -> None:
-        """Record pipelines before any of them runs; nothing happens to those that the ledger knows.
+        """Create the rows of pipelines before any of them runs; pipelines that the ledger knows are left as they are.
 
-        A declaration of many tables records its pipelines together, so that a first run that ends early leaves none
-        that the next one takes for new.
+        The pipelines of a declaration of many tables are registered together. Otherwise, if the first run ended early,
+        the next run would take the remaining tables for new ones.
 
-        :param pipelines: their names
+        :param pipelines: names of the pipelines
         """
         with self._writing() as connection:
             lease_store.insert_pipelines(connection, pipelines)
@@ -85,12 +85,13 @@ class RunCommands(Session):
             lease_store.renew(connection, lease.pipeline, lease.epoch, lease.owner)
 
     def renew_all(self, leases: Collection[Lease]) -> Renewal:
-        """Extend each of several leases by its TTL from now, in one SQL statement; a lost one does not affect others.
+        """Extend each of several leases by its TTL from now, in one SQL statement; a lost lease does not affect others.
 
-        No row is waited for: the leases that another command has locked are returned, to be renewed a little later.
-        A second statement is executed only if leases were lost or locked.
+        The statement does not wait for rows that another command has locked. Such leases are returned, and the caller
+        renews them a little later. A second statement is executed only if leases were lost or locked.
 
         :param leases: the leases, of any pipelines
+        :return: the lost and the locked leases
         """
         with self._writing() as connection:
             return lease_store.renew_all(connection, leases)
@@ -101,8 +102,8 @@ class RunCommands(Session):
         Nothing happens if it was already released or taken over.
 
         :param lease: the lease
-        :param error: why a run failed, which :meth:`failed_runs` returns until a run has succeeded; None if it is not a
-            run that failed
+        :param error: the error with which a run failed; :meth:`failed_runs` returns it until a run succeeds. None if no
+            run has failed, for example because a user's action releases the lease
         :param succeeded: whether a run ended without an error
         """
         with self._writing() as connection:
@@ -117,14 +118,14 @@ class RunCommands(Session):
                 bulk_sql.insert(connection, tables.event, [events.event_row(lease, moment, "lease_released", detail)])
 
     def record_refusal(self, pipeline: str, owner: str, error: str) -> None:
-        """Record why a run was refused before it held the lease; :meth:`failed_runs` returns it until a run succeeds.
+        """Record the error of a run that was refused before it held the lease.
 
-        An event is added to the audit log only if the newest run has not failed with the same error. Nothing happens
-        if the ledger does not know the pipeline.
+        :meth:`failed_runs` returns the error until a run succeeds. An event is added to the audit log only if the
+            newest run has not failed with the same error. Nothing happens if the ledger does not know the pipeline.
 
         :param pipeline: name of the pipeline
         :param owner: owner of the lease that the run wanted
-        :param error: the error, with what to do
+        :param error: the error with its hint
         """
         with self._writing() as connection:
             moment = lease_store.database_time(connection)
@@ -138,7 +139,7 @@ class RunCommands(Session):
         :param pipeline: name of the pipeline
         :param epoch: epoch of the lease
         :param owner: owner of the lease
-        :raises StaleEpochError: if the epoch is not the current one, or not this owner's
+        :raises StaleEpochError: if the lease has another epoch or another owner
         """
         with self._writing() as connection:
             return lease_store.renew(connection, pipeline, epoch, owner)
@@ -190,7 +191,7 @@ class RunCommands(Session):
     def begin(
         self, lease: Lease, keys: Sequence[BatchKey], *, now: datetime, run: str, at_most_once: bool = False
     ) -> list[Batch]:
-        """Begin an attempt of each given batch, or of none, and return the batches with their attempts open.
+        """Begin an attempt of each given batch, or of none, and return the batches in their new state.
 
         :param lease: lease of the pipeline; the command is refused if its epoch or owner is no longer current
         :param keys: the batches
@@ -270,8 +271,8 @@ class RunCommands(Session):
     ) -> Settlement:
         """Settle a wave whose Spark was lost before it could report, by the receipts that the sink holds.
 
-        The first batch without a receipt in each lane runs alone next time, because it may have killed the executor; if
-        it did run alone, its death is counted.
+        The first batch without a receipt in each lane runs alone in its next attempt, because it may have killed the
+        executor. If the lost wave consisted of this batch alone, another death is counted for it.
 
         :param lease: lease of the pipeline; the command is refused if its epoch or owner is no longer current
         :param lanes: batches of the wave, each lane in order

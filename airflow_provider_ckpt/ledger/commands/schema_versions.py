@@ -1,4 +1,4 @@
-"""Record a version of a source's columns, which the sink has a receipt for, and settle acceptances of columns."""
+"""Commands for schema versions: record a version that a run has begun, and settle acceptances of changed columns."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class SchemaVersionCommands(Session):
     """Commands by which a run records a schema version, and settles the acceptances of changed columns."""
 
     def record_schema_version(self, lease: Lease, version: SchemaVersion) -> None:
-        """Store a version and an event ``schema_changed`` with the columns before and after it.
+        """Store a schema version, and an event ``schema_changed`` with the columns before and after it.
 
         :param lease: lease of the pipeline; the command is refused if its epoch or owner is no longer current
         :param version: the version
-        :raises LedgerStateError: if it does not follow the newest version of its partition
+        :raises LedgerStateError: if the version's number does not follow that of the newest version of its partition
         """
         with self._command(lease, touch=()) as work:
             known = schema_versions.load(work.connection, lease.pipeline, version.partition)
@@ -53,15 +53,17 @@ class SchemaVersionCommands(Session):
     def settle_acceptances(
         self, lease: Lease, *, version: str, source: str, refusal: Callable[[StoredAction], str | None]
     ) -> list[StoredAction]:
-        """Settle the stored acceptances of changed columns, and return those that the run may still follow.
+        """Apply or refuse the stored acceptances of changed columns, and return those that the run may still follow.
 
-        An acceptance is applied when the newest version has its columns, and refused when neither that version nor the
-        source has them, or the run gives a reason; both are recorded as events. The others are returned, oldest first.
+        An acceptance is applied when the newest schema version has the accepted columns. It is refused when neither
+        this version nor the source has them, or when ``refusal`` returns a reason. Both are recorded as events. The
+        others are returned, oldest first.
 
         :param lease: lease of the pipeline; the command is refused if its epoch or owner is no longer current
-        :param version: fingerprint of the columns of the newest version
-        :param source: fingerprint of the columns that the source has now
-        :param refusal: function that returns why an acceptance of these columns is refused, or None
+        :param version: digest of the columns of the newest version, see :attr:`.SchemaVersion.followed`
+        :param source: digest of the columns that the source has now
+        :param refusal: function that returns the reason why an acceptance of the source's columns is refused; None if
+            it is not
         """
         with self._command(lease) as work:
             return stored_actions.settle_acceptances(work, version=version, source=source, refusal=refusal)

@@ -1,4 +1,4 @@
-"""Commands that end attempts: settle the outcomes of a wave, and cancel open attempts.
+"""Settle a wave: resolve batches by their receipts, and end the attempts that got none; also cancel open attempts.
 
 Only a receipt resolves a batch. After any other outcome the attempt ends, and the batch is planned again, held, or
 given another instruction.
@@ -45,7 +45,8 @@ def apply_receipt(work: UnitOfWork, receipt: Receipt) -> bool:
     """Resolve the batch of a receipt.
 
     A receipt whose range differs from the batch's is imported: the sink is right, and the parts of the batch's range
-    without a receipt are planned again. A receipt of a side partition that was garbage-collected is ignored.
+    that the receipt does not cover are planned again. A receipt of a side partition that was garbage-collected is
+    ignored.
 
     :param work: partitions of the pipeline, loaded under its lease in the command's transaction
     :param receipt: a receipt of the sink

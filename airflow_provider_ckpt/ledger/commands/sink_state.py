@@ -1,7 +1,7 @@
-"""Store the state in which a run left the sink, and the losses that a user accepted.
+"""Store the state in which a run left the sink, and the losses of the sink that a user accepted.
 
-The next run compares this state with the sink, to detect a sink that has lost commits. ``queries/sink_state.py`` reads
-it.
+The next run compares the stored state with the sink, to detect a sink that has lost commits. ``queries/sink_state.py``
+reads it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def store_state(work: UnitOfWork, now: ExpectedSinkState) -> None:
 def store_unaccepted(work: UnitOfWork, evidence: UnfinishedAcceptance) -> None:
     """Store the differences of a changed sink that a user is about to accept, before the acceptance changes the sink.
 
-    Raising the fence hides some of the differences. :func:`clear_state` deletes them when the acceptance is complete.
+    The acceptance fences the sink, which hides some of the differences. :func:`clear_state` deletes the stored
+    differences when the acceptance is complete.
 
     :param work: partitions of the pipeline, loaded under its lease in the command's transaction
     :param evidence: the differences that were found

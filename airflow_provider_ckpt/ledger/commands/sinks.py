@@ -43,7 +43,7 @@ class SinkCommands(Session):
             store_state(work, state)
 
     def store_unaccepted(self, lease: Lease, evidence: UnfinishedAcceptance) -> None:
-        """Store the differences of a changed sink that a user is about to accept, before its fence is raised.
+        """Store the differences of a changed sink that a user is about to accept, before the sink is fenced.
 
         Runs are refused from then on until the user's action on the sink has been carried out.
 
@@ -59,7 +59,7 @@ class SinkCommands(Session):
             return sink_state.first_positions(connection, pipeline)
 
     def skipped_ranges(self, pipeline: str) -> Mapping[tuple[int, str], list[Range]]:
-        """Return the ranges of batches that were skipped in the ledger alone, by generation and partition.
+        """Return the ranges of batches that were skipped without a receipt in the sink, by generation and partition.
 
         They are read from the audit log, so ranges whose events were garbage-collected are missing.
         """

@@ -1,4 +1,4 @@
-"""Stored actions: those that users requested while a run held the lease, until a run applies or refuses them.
+"""Stored actions: users' actions that could not be applied at once, until a run applies or refuses them.
 
 A run applies them between its waves; those that need a new epoch, such as a rewind, only when it starts.
 """
@@ -62,9 +62,10 @@ def apply_stored_actions(work: UnitOfWork, *, skip: Set[ActionKind], keep_refuse
     An action that the pipeline's state no longer allows is refused, which is recorded as an event.
 
     :param work: partitions of the pipeline, loaded under its lease in the command's transaction
-    :param skip: kinds of actions that stay stored, because they need a fenced sink or its receipts
+    :param skip: kinds of actions that stay stored, because they need a fenced sink, its receipts or the source's
+        columns
     :param keep_refused: whether actions that the state does not allow stay stored for the next run instead of being
-        refused; a stop, for example, may be allowed once that run has ended the attempts of a dead run
+        refused; a stop, for example, may be allowed once that run has ended the attempts that a crashed run left open
     """
     results = []
     for intent in stored_actions(work.connection, work.lease.pipeline):
@@ -84,14 +85,17 @@ def apply_stored_actions(work: UnitOfWork, *, skip: Set[ActionKind], keep_refuse
 def settle_acceptances(
     work: UnitOfWork, *, version: str, source: str, refusal: Callable[[StoredAction], str | None]
 ) -> list[StoredAction]:
-    """Apply the stored acceptances of columns that a version has, refuse those of others, and return the rest.
+    """Apply or refuse the stored acceptances of changed columns, and return the rest, oldest first.
 
-    An acceptance that is returned is of the columns that the source has now, and no version has them yet.
+    An acceptance is applied if the newest schema version has the accepted columns, and refused if neither this version
+    nor the source has them, or if ``refusal`` returns a reason. The rest are acceptances of columns that the source has
+    and the version does not have yet.
 
     :param work: the lease and the connection of the command's transaction
-    :param version: fingerprint of the columns of the newest version
-    :param source: fingerprint of the columns that the source has now
-    :param refusal: function that returns why an acceptance of these columns is refused, or None
+    :param version: digest of the columns of the newest version, see :attr:`.SchemaVersion.followed`
+    :param source: digest of the columns that the source has now
+    :param refusal: function that returns the reason why an acceptance of the source's columns is refused; None if it is
+        not
     """
     waiting = []
     for intent in _acceptances(work):
@@ -108,10 +112,10 @@ def settle_acceptances(
 
 
 def refuse_acceptances(work: UnitOfWork) -> list[ActionResult]:
-    """Refuse the stored acceptances of columns, for a run that does not compare the source's columns.
+    """Refuse the stored acceptances of changed columns, for a run that does not compare the source's columns.
 
     :param work: the lease and the connection of the command's transaction
-    :return: their results
+    :return: the results of the refused actions
     """
     refusal = "the declaration no longer has the section schema, so its runs do not compare the source's columns."
     results = []
@@ -122,7 +126,7 @@ def refuse_acceptances(work: UnitOfWork) -> list[ActionResult]:
 
 
 def _acceptances(work: UnitOfWork) -> list[StoredAction]:
-    """Return the stored acceptances of columns, oldest first."""
+    """Return the stored acceptances of changed columns, oldest first."""
     found = stored_actions(work.connection, work.lease.pipeline)
     return [intent for intent in found if intent.action.kind is ActionKind.ACCEPT_SCHEMA]
 
@@ -136,7 +140,7 @@ def _refuse(work: UnitOfWork, intent: StoredAction, refusal: str) -> ActionResul
 
 
 def _close(work: UnitOfWork, intent: StoredAction, result: ActionResult) -> None:
-    """Store the result of a stored action, applied or refused, with which the action is no longer pending."""
+    """Store the result of a stored action that was applied or refused, so that the action is no longer pending."""
     work.connection.execute(
         tables.stored_action.update()
         .where(_I.id == intent.id)

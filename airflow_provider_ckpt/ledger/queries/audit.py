@@ -1,7 +1,7 @@
-"""Check a pipeline's data in the ledger against the named invariants, and account for every position of the source.
+"""Audit of a pipeline's data in the ledger: check the named invariants, and account for every position of the source.
 
-The audit reads one snapshot while commands may be running. A quick audit checks only what lies beyond the merged
-receipts, so that its cost does not depend on the length of the history.
+The audit reads one snapshot while commands may be running. A quick audit leaves out the merged receipts, so that its
+cost does not depend on the length of the history.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def audit(connection: Connection, pipeline: str, *, quick: bool) -> dict[str, An
 
 
 def load_snapshot(connection: Connection, pipeline: str) -> LedgerSnapshot:
-    """Return the ledger's receipts, batches and numbers of dead letters, to be compared with the sink.
+    """Return the ledger's receipts, batches and numbers of dead letters, for the comparison with the sink.
 
     :raises ConfigError: if the ledger does not know the pipeline
     """
@@ -147,7 +147,7 @@ def _violations(
 
 
 def _account(item: partitions.LoadedPartition, passed: Sequence[RangeReceipt]) -> dict[str, Any]:
-    """Return what became of a partition's positions, for the output of the audit, as a JSON-ready dict.
+    """Return how the positions of a partition are accounted for, as a JSON-ready dict for the output of the audit.
 
     It contains the partition's positions, its counts of records, the numbers of batches by state, and the ranges that
     no batch covers.
@@ -187,7 +187,7 @@ def _attempt_violations(
     sent = {batch.key for item in stored.values() for batch in item.before.values() if batch.state is BatchState.SENT}
     flying = {batch.key for item in stored.values() for batch in item.partition.in_flight.values()}
     wrong = dict.fromkeys(flying - opened.keys(), "is in flight without an open attempt")
-    wrong |= dict.fromkeys(opened.keys() - flying - sent, "has an open attempt, not being in flight")
+    wrong |= dict.fromkeys(opened.keys() - flying - sent, "has an open attempt, but is not in flight")
     wrong |= {key: f"has {number} open attempts" for key, number in opened.items() if number > 1}
     return [Violation(ATTEMPTS_MATCH_BATCHES, key.partition, f"{key} {what}") for key, what in wrong.items()]
 

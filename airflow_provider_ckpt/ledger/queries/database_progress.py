@@ -1,4 +1,7 @@
-"""Query of the progress of all pipelines of a declaration of many tables; three statements, however many there are."""
+"""Query of the progress of all pipelines of a declaration of many tables, to find the tables that have work.
+
+It takes three statements, regardless of the number of tables.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,12 @@ _P, _N, _A = tables.partition.c, tables.pipeline.c, tables.stored_action.c
 class PipelineProgress:
     """Position up to which one pipeline has planned, and whether it has work that does not depend on its source.
 
-    :param planned_end: position before which everything was planned, if it has begun and has one partition; else None
-    :param state: values that the source stored at its last planning
+    :param planned_end: position before which everything was planned; None unless the pipeline has exactly one source
+        partition
+    :param state: values that the source stored at its last planning; None as for ``planned_end``
     :param unfinished: whether batches or side partitions are not resolved, or stored actions are not applied
-    :param identity: identity of its partition in the source, which the ledger stored when it began
+    :param identity: identity of the source partition, which the ledger stored when the partition was started; None as
+        for ``planned_end``
     """
 
     planned_end: int | None = None
@@ -31,10 +36,10 @@ class PipelineProgress:
 
 
 def database_progress(connection: Connection, database: str) -> dict[str, PipelineProgress]:
-    """Return the progress of all pipelines of a declaration, by name.
+    """Return the progress of all pipelines of a declaration of many tables, by name.
 
     :param connection: connection on a snapshot
-    :param database: name of the declaration
+    :param database: name of the declaration, with which the names of its pipelines begin
     """
     prefix = f"{database}."
     names = connection.execute(sa.select(_N.name).where(_N.name.startswith(prefix, autoescape=True))).scalars().all()
@@ -54,9 +59,9 @@ def database_progress(connection: Connection, database: str) -> dict[str, Pipeli
 
 
 def _progress(rows: list[Any], *, waiting: bool) -> PipelineProgress:
-    """Return the progress of one pipeline, from the rows of its partitions.
+    """Return the progress of one pipeline.
 
-    :param rows: rows of its partitions
+    :param rows: the rows of its partitions
     :param waiting: whether a stored action waits for a run
     """
     unfinished = waiting or any(_is_unfinished(row) for row in rows)
@@ -67,6 +72,9 @@ def _progress(rows: list[Any], *, waiting: bool) -> PipelineProgress:
 
 
 def _is_unfinished(row: Any) -> bool:
-    """Return whether the checkpoint is not yet where planning, or the end of a side partition, is."""
+    """Return whether a partition's checkpoint is before the end of its plan, or before the end of a side partition.
+
+    :param row: row of the partition
+    """
     end = row.planned_end if row.side_end is None else max(row.planned_end, row.side_end)
     return bool(row.committed < end)

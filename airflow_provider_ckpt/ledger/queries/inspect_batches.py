@@ -52,7 +52,10 @@ def _unresolved(connection: Connection, pipeline: str) -> dict[str, Any]:
 
 
 def _partition(connection: Connection, pipeline: str, name: str) -> dict[str, Any]:
-    """Return details of one partition: positions, generations, newest receipts, and batches beyond its checkpoint."""
+    """Return details of one partition as a JSON-ready dict.
+
+    It contains the positions, the generations, the newest receipts, and the batches beyond the checkpoint.
+    """
     item = _item(connection, pipeline, name)
     part = item.partition
     c = tables.generation.c
@@ -169,9 +172,9 @@ def _gaps(item: partitions.LoadedPartition) -> list[list[int]]:
 
 
 def _newest_receipts(connection: Connection, pipeline: str, name: str, generation: int) -> list[RangeReceipt]:
-    """Return the newest range receipts of a partition and generation, about 100, in order.
+    """Return the newest range receipts of a partition and generation in order, at most about 100.
 
-    Above the low watermark there is one per batch, so the list of all receipts could be long.
+    Above the low watermark there is one receipt per batch, so the list of all receipts could be long.
     """
     c = tables.receipt.c
     first = connection.execute(

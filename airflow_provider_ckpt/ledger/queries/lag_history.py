@@ -1,4 +1,4 @@
-"""Query of planned ends and checkpoints of pipelines at earlier times, from the snapshots of their partitions.
+"""Query of the lag of pipelines at earlier times: planned ends and checkpoints, from the snapshots of their partitions.
 
 Its cost depends on the number of partitions and times, not on the number of snapshots between them.
 """
@@ -22,10 +22,11 @@ _Positions = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class LagPoint:
-    """Sums over the source partitions of a pipeline at a time.
+    """Planned ends and checkpoints of a pipeline at one time, summed up over its source partitions.
 
     :param at: the time
-    :param planned: sum of the ends of what was planned
+    :param planned: sum of the ends of the plans; the difference from ``committed`` is the part of the lag that was
+        planned
     :param committed: sum of the checkpoints
     """
 
@@ -37,13 +38,14 @@ class LagPoint:
 def lag_history(
     connection: Connection, pipelines: Sequence[str], times: Sequence[datetime]
 ) -> dict[str, list[LagPoint]]:
-    """Return planned ends and checkpoints of pipelines at some times, by name.
+    """Return the sums of planned ends and checkpoints of pipelines at some times, by name of the pipeline.
 
-    A partition that did not exist yet, or whose checkpoint was the position before all others, does not count.
+    A partition that did not exist yet, or whose checkpoint was still ``start``, is left out of the sums.
 
     :param connection: connection on a snapshot
     :param pipelines: names of the pipelines
     :param times: the times, oldest first
+    :return: for each pipeline, a point for each time at which it had such a partition
     """
     chosen = sa.select(_P.pipeline, _P.partition, _P.moved_at, _P.planned_end, _P.committed).where(
         _P.pipeline.in_(pipelines), _P.side_end.is_(None)
@@ -67,12 +69,14 @@ def lag_history(
 def _snapshots(
     connection: Connection, pipelines: Sequence[str], times: Sequence[datetime]
 ) -> dict[tuple[str, str, int], _Positions]:
-    """Return the newest snapshot of each partition that is not newer than each time after which it has moved.
+    """Return the snapshot that shows the state of each partition at each time.
+
+    Only partitions that have moved since a time are looked up for it; the others have had their present state since.
 
     :param connection: connection on a snapshot
     :param pipelines: names of the pipelines
     :param times: the times, oldest first
-    :return: positions by pipeline, partition and number of the time
+    :return: planned end and checkpoint, by pipeline, partition and index of the time
     """
     if not times:
         return {}

@@ -1,7 +1,8 @@
-"""Query of the number line of a partition: what became of every range, as a bounded number of pieces.
+"""Query of the number line of a partition: the state of every range of its positions, in a bounded number of pieces.
 
-Batches beyond the checkpoint are grouped by buckets of the line if there are many. Range receipts are only sampled
-then, since there may be millions: each bucket has its first and last position, and exceptions are found by an index.
+The page in Airflow draws the line. If there are many batches beyond the checkpoint, they are grouped by *buckets*,
+equal parts of the line. If there are many range receipts, they are only sampled, since there may be millions: the first
+and last position of each bucket are read, and an index finds the receipts of batches that were not delivered.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from airflow_provider_ckpt.ledger.store import tables
 from airflow_provider_ckpt.ledger.store.receipts import from_row
 
 MAX_PIECES = 1000
-"""Number of batches, and of range receipts, up to which each of them is a piece of its own."""
+"""Number of batches, and of range receipts, above which they are grouped or sampled."""
 
 MAX_DEAD_LETTERS = 500
-"""Maximum number of entries of the dead letter index in an answer."""
+"""Maximum number of entries of the dead letter index in one number line."""
 
 _MARGIN = 20
-"""The default window begins before the low watermark by one part in this many of its length."""
+"""Divisor for the margin: the default window begins 1/20 of its length before the low watermark."""
 
 _P, _B, _R, _D = tables.partition.c, tables.batch.c, tables.receipt.c, tables.dead_letter.c
 
@@ -50,26 +51,28 @@ class PartitionLine:
     """Number line of a partition.
 
     :param partition: id of the partition
-    :param generation: its generation
+    :param generation: the partition's generation
     :param base: first position of the generation
     :param low_watermark: position below which receipts are merged
     :param committed: the checkpoint
-    :param planned_end: end of what is planned
+    :param planned_end: end of the plan
     :param bound: end of the source at the last planning; None if the source reported none
     :param ends_at: end of a side partition; None for a source partition
-    :param window: the range that is described
-    :param batches: batches beyond the checkpoint
-    :param receipts: range receipts; if there were too many, only those of batches that were not simply delivered
-    :param sampled: if there were too many receipts, the ranges of all receipts that begin in one bucket, else empty
-    :param gaps: ranges that were planned or passed, and that no batch or receipt covers; beyond the checkpoint only if
-        receipts were sampled
-    :param dead_letters: dead letters of this generation, at most :data:`MAX_DEAD_LETTERS`
-    :param dead_letters_left_out: whether there are more
-    :param blocked: the first unresolved batch with the resolved ones beyond it; None if all are resolved
-    :param grouped: whether pieces stand for more than one batch
-    :param schema_versions: versions of the source's columns that begin in the window or at its end, by position, at
-        most :data:`.schema_versions.MAX_SHOWN`
-    :param schema_versions_left_out: whether there are more, at smaller positions
+    :param window: the range of positions that the line describes
+    :param batches: batches beyond the checkpoint, singly or in groups
+    :param receipts: range receipts in the window; if there are more than :data:`MAX_PIECES`, only those of batches that
+        were rejected, skipped, or sent without a known receipt
+    :param sampled: if there are more than :data:`MAX_PIECES` range receipts, for each bucket the range from the first
+        to the last receipt that begins in it; else empty
+    :param gaps: ranges before the end of the plan that no batch or receipt covers; if receipts are sampled, only those
+        beyond the checkpoint
+    :param dead_letters: dead letters of this generation, at most :data:`MAX_DEAD_LETTERS` entries
+    :param dead_letters_left_out: whether there are more dead letters
+    :param blocked: the first unresolved batch, with the number of resolved batches beyond it; None if all are resolved
+    :param grouped: whether batches are grouped or receipts are sampled
+    :param schema_versions: schema versions that begin in the window or at its end, by position, at most
+        :data:`.schema_versions.MAX_SHOWN`
+    :param schema_versions_left_out: whether there are more schema versions, at smaller positions
     """
 
     partition: str
@@ -108,9 +111,10 @@ def lines(
     :param connection: connection on a snapshot
     :param pipeline: name of the pipeline
     :param partitions: ids of the partitions; None for all
-    :param after: only partitions whose id is greater; None for all
+    :param after: only partitions whose id is greater, for the next page; None for all
     :param limit: maximum number of partitions
-    :param window: the range to describe; None for all from shortly before the low watermark on
+    :param window: the range of positions to describe; None for the range from shortly before the low watermark to the
+        end
     :param buckets: number of buckets into which the window is divided if there are many batches or receipts
     """
     query = sa.select(tables.partition).where(_P.pipeline == pipeline).order_by(_P.partition).limit(limit)
@@ -158,7 +162,11 @@ def _line(connection: Connection, row: sa.RowMapping, window: Range, buckets: in
 
 
 def _default_window(connection: Connection, row: sa.RowMapping) -> Range:
-    """Return the range from shortly before the low watermark to the end of what is known of the source."""
+    """Return the range from shortly before the low watermark to the end of the plan or of the known source.
+
+    :param connection: connection on a snapshot
+    :param row: the partition's row
+    """
     end = max(position for position in (row["planned_end"], row["bound"], row["committed"]) if position is not None)
     start = row["low"] if row["low"] > START else _first_end(connection, row)
     if start is None or start >= end:
@@ -169,7 +177,12 @@ def _default_window(connection: Connection, row: sa.RowMapping) -> Range:
 
 
 def _first_end(connection: Connection, row: sa.RowMapping) -> int | None:
-    """Return the smallest end of a range of a partition that begins at the position before all others."""
+    """Return the end of a partition's first range, where the line begins while the low watermark is ``start``.
+
+    :param connection: connection on a snapshot
+    :param row: the partition's row
+    :return: the smaller end of the first receipt and the first batch; None if there is neither
+    """
     ends = [
         connection.execute(
             sa.select(c.range_end).where(of_generation(c, row)).order_by(c.range_start).limit(1)
@@ -187,7 +200,7 @@ def _receipts_in(row: sa.RowMapping, window: Range) -> sa.ColumnElement[bool]:
 
 
 def _has_many_receipts(connection: Connection, row: sa.RowMapping, window: Range) -> bool:
-    """Return whether a window has more than :data:`MAX_PIECES` receipts, which the index alone tells."""
+    """Return whether a window contains more than :data:`MAX_PIECES` receipts; only the index is read."""
     query = sa.select(_R.range_start).where(_receipts_in(row, window)).order_by(_R.range_start)
     return connection.execute(query.offset(MAX_PIECES).limit(1)).one_or_none() is not None
 
@@ -198,7 +211,8 @@ def _receipts(connection: Connection, row: sa.RowMapping, window: Range, *, exce
     :param connection: connection on a snapshot
     :param row: the partition's row
     :param window: the window
-    :param exceptions: only receipts of batches that were rejected, skipped, or sent without a known receipt
+    :param exceptions: whether to return only receipts of batches that were rejected, skipped, or sent without a known
+        receipt
     """
     query = (
         sa.select(tables.receipt)
@@ -212,7 +226,15 @@ def _receipts(connection: Connection, row: sa.RowMapping, window: Range, *, exce
 
 
 def _sample(connection: Connection, row: sa.RowMapping, window: Range, width: int) -> list[Range]:
-    """Return a range for each ``width`` positions in which receipts begin: from the first start to the last end."""
+    """Return for each bucket of a window the range from the first to the last receipt that begins in the bucket.
+
+    Buckets without a receipt are left out.
+
+    :param connection: connection on a snapshot
+    :param row: the partition's row
+    :param window: the window
+    :param width: number of positions in a bucket
+    """
     start, size, last_start = (sa.literal(n, sa.BigInteger()) for n in (window.start, width, window.end - width))
     series = sa.select(start.label("start")).cte("bucket", recursive=True)
     series = series.union_all(sa.select(series.c.start + size).where(series.c.start < last_start))
@@ -253,14 +275,14 @@ def _gaps(
     groups: Sequence[Any],
     receipts: Iterable[RangeReceipt] | None,
 ) -> list[Range]:
-    """Return the ranges in a window that were planned or passed and that nothing covers, at most 100.
+    """Return the ranges in a window before the end of the plan that no batch or receipt covers, at most 100.
 
     :param connection: connection on a snapshot
     :param row: the partition's row
     :param window: the window
-    :param groups: all batches of the partition in groups
-    :param receipts: all receipts in the window; None if they are too many, so that only ranges beyond the checkpoint
-        are returned
+    :param groups: the groups of all batches of the partition, see :func:`.line_batches.batch_groups`
+    :param receipts: all receipts in the window; None if they are sampled, so that only ranges beyond the checkpoint are
+        returned
     """
     committed = row["committed"]
     found = line_batches.gaps_between(connection, row) if any(group.gaps for group in groups) else []

@@ -1,4 +1,4 @@
-"""Queries of a partition's batches for its number line: in groups, singly, what blocks, what is missing between."""
+"""Queries of a partition's batches for its number line: grouped or single batches, the blocking batch, and gaps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from airflow_provider_ckpt.core.ranges import START, Range
 from airflow_provider_ckpt.ledger.store import tables
 
 MAX_GAPS = 100
-"""Maximum number of missing ranges in an answer."""
+"""Maximum number of gaps in one number line."""
 
 _B = tables.batch.c
 _NO_SUPERSEDED = _B.state != BatchState.SUPERSEDED.value
@@ -23,14 +23,14 @@ _NO_SUPERSEDED = _B.state != BatchState.SUPERSEDED.value
 
 @dataclass(frozen=True, slots=True)
 class BatchPiece:
-    """One batch of a partition, or several in one state.
+    """Piece of a number line: one batch, or several batches in the same state.
 
-    :param state: the state of these batches
-    :param range: from the first position of the batches to the last
+    :param state: the state of the batches
+    :param range: range from the first position of the batches to the last
     :param batches: number of batches
     :param key: key of the first batch
     :param attempts: largest number of attempts of one of the batches
-    :param error_type: error type of the batch if the piece is a single one; None for several, or without an error
+    :param error_type: type of the newest error of a single batch; None for several batches, or without an error
     """
 
     state: BatchState
@@ -46,9 +46,9 @@ class BlockedLine:
     """The first unresolved batch of a partition, which blocks the checkpoint, and the resolved batches beyond it.
 
     :param key: the unresolved batch
-    :param state: its state
+    :param state: the state of the unresolved batch
     :param batches: number of resolved batches beyond the checkpoint
-    :param positions: number of positions that these cover
+    :param positions: number of positions that the resolved batches cover
     """
 
     key: BatchKey
@@ -58,27 +58,33 @@ class BlockedLine:
 
 
 def of_generation(c: Any, row: sa.RowMapping) -> sa.ColumnElement[bool]:
-    """Restrict a table to the present generation of a partition."""
+    """Return the SQL condition for the rows of a partition's present generation.
+
+    :param c: columns of a table with pipeline, generation and partition
+    :param row: the partition's row
+    """
     return sa.and_(c.pipeline == row["pipeline"], c.generation == row["generation"], c.partition == row["partition"])
 
 
 def _overlaps(window: Range) -> sa.ColumnElement[bool]:
-    """Restrict the batches to those that overlap a window."""
+    """Return the SQL condition for the batches that overlap a window."""
     return sa.and_(_B.range_start < window.end, _B.range_end > window.start)
 
 
 def batch_groups(connection: Connection, row: sa.RowMapping, window: Range, width: int) -> Sequence[Any]:
     """Return the batches of a partition in groups, by one pass over all of them.
 
-    A group has the batches of one state that begin in one bucket of the window, or all of that state outside of it.
-    Beside sums and bounds of these batches it has the number of those that end at the checkpoint or before it
-    (``passed``), of those that begin at the checkpoint or beyond it (``beyond``) with their number of positions, and of
-    those beyond the checkpoint before which a range is missing (``gaps``).
+    A group contains the batches of one state that begin in one bucket of the window; the batches of that state outside
+    the window form one more group. A group has sums and bounds of its batches, and the number of those that
+
+    - end at or before the checkpoint (``passed``)
+    - begin at or after the checkpoint (``beyond``), with the number of their positions
+    - follow a gap beyond the checkpoint (``gaps``)
 
     :param connection: connection on a snapshot
     :param row: the partition's row
     :param window: the window
-    :param width: number of positions of a bucket
+    :param width: number of positions in a bucket
     """
     before = sa.func.lag(_B.range_end).over(order_by=_B.range_start).label("before")
     batches = sa.select(_B.seq, _B.range_start, _B.range_end, _B.state, _B.attempts, before)
@@ -105,9 +111,9 @@ def batch_groups(connection: Connection, row: sa.RowMapping, window: Range, widt
 
 
 def _is_behind_a_gap(c: Any, committed: int) -> sa.ColumnElement[bool]:
-    """Return an SQL condition: positions beyond the checkpoint are missing between a batch and the one before it.
+    """Return the SQL condition for batches beyond the checkpoint that follow a gap.
 
-    :param c: columns of the batches, of which ``before`` is the end of the one before
+    :param c: columns of the batches; ``before`` is the end of the previous batch
     :param committed: the checkpoint
     """
     return sa.and_(c.range_start > committed, sa.or_(c.before.is_(None), c.range_start > c.before))
@@ -143,12 +149,12 @@ def single_pieces(connection: Connection, row: sa.RowMapping, window: Range) -> 
 
 
 def _piece(row: sa.RowMapping, found: Any, batches: int, error: Mapping[str, Any] | None) -> BatchPiece:
-    """Return a piece of a partition.
+    """Return one piece of a partition's number line.
 
     :param row: the partition's row
-    :param found: state, bounds, first number and attempts
+    :param found: row with state, bounds, first seq and largest number of attempts of the batches
     :param batches: number of batches
-    :param error: error of the batch if it is a single one
+    :param error: error of the batch if it is a single one; None if there is none
     """
     return BatchPiece(
         BatchState(found.state),
@@ -161,13 +167,23 @@ def _piece(row: sa.RowMapping, found: Any, batches: int, error: Mapping[str, Any
 
 
 def passed_ranges(connection: Connection, row: sa.RowMapping) -> list[Range]:
-    """Return the ranges of the batches that end at the checkpoint or before it, which no receipt has confirmed yet."""
+    """Return the ranges of the stored batches at or before the checkpoint, whose receipts are not merged yet.
+
+    These are batches that were sent at most once and whose receipt has not arrived.
+
+    :param connection: connection on a snapshot
+    :param row: the partition's row
+    """
     query = sa.select(_B.range_start, _B.range_end).where(of_generation(_B, row), _B.range_end <= row["committed"])
     return [Range(*item) for item in connection.execute(query)]
 
 
 def gaps_between(connection: Connection, row: sa.RowMapping) -> list[Range]:
-    """Return the ranges beyond the checkpoint that are missing before batches, at most 100."""
+    """Return the gaps between the batches beyond the checkpoint, at most 100.
+
+    :param connection: connection on a snapshot
+    :param row: the partition's row
+    """
     before = sa.func.lag(_B.range_end).over(order_by=_B.range_start).label("before")
     ordered = sa.select(_B.range_start, before).where(of_generation(_B, row), _NO_SUPERSEDED).subquery()
     c, committed = ordered.c, row["committed"]
@@ -177,13 +193,14 @@ def gaps_between(connection: Connection, row: sa.RowMapping) -> list[Range]:
 
 
 def blocked_line(connection: Connection, row: sa.RowMapping, groups: Sequence[Any]) -> BlockedLine | None:
-    """Return the unresolved batch at which a partition's checkpoint stands, and how much is resolved beyond it.
+    """Return the unresolved batch that blocks a partition's checkpoint, and the amount of resolved batches beyond it.
 
-    None if all batches are resolved. The result is for display; ``core/checkpoint.py`` decides where the checkpoint is.
+    The result is for display; ``core/checkpoint.py`` decides where the checkpoint is.
 
     :param connection: connection on a snapshot
     :param row: the partition's row
-    :param groups: all batches of the partition in groups
+    :param groups: the groups of all batches of the partition
+    :return: None if all batches are resolved
     """
     blocking = [state.value for state in BLOCKING]
     if not any(group.state in blocking for group in groups):

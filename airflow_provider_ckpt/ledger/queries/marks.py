@@ -1,4 +1,4 @@
-"""Query of what happened to a pipeline in a span of time: which runs held its lease, and what users did."""
+"""Query of the events of a pipeline in a period that a timeline marks: leases of runs, and actions of users."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ _BEGINS = frozenset({"lease_acquired", "lease_taken_over"})
 
 @dataclass(frozen=True, slots=True)
 class LeaseSpan:
-    """Time in which an owner held the lease of a pipeline under one epoch.
+    """Period in which an owner held the lease of a pipeline under one epoch.
 
     :param owner: the owner
     :param epoch: the epoch
     :param started_at: when the lease was acquired
-    :param ended_at: when the lease ended; None if the span has no event that ends it
-    :param end: why the lease ended: ``released``, ``taken_over`` or ``broken``; ``open`` if ``ended_at`` is None
+    :param ended_at: when the lease ended; None if no event in the period shows the end
+    :param end: the way in which the lease ended: ``released``, ``taken_over`` or ``broken``; ``open`` if ``ended_at``
+        is None
     """
 
     owner: str
@@ -58,11 +59,11 @@ class UserAction:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Leases and users' actions of a pipeline in a span of time.
+    """Leases and users' actions of a pipeline in a period.
 
-    :param leases: times in which the lease was held, oldest first
+    :param leases: the leases that began in the period, oldest first
     :param actions: users' actions, oldest first
-    :param left_out: whether the span has more than :data:`MAX_MARKS` events, of which the oldest were left out
+    :param left_out: whether the period has more than :data:`MAX_MARKS` events, of which the oldest were left out
     """
 
     leases: list[LeaseSpan]
@@ -71,12 +72,12 @@ class Marks:
 
 
 def marks(connection: Connection, pipeline: str, since: datetime, until: datetime) -> Marks:
-    """Return the leases that began, and the actions that users took, in a span of time.
+    """Return the leases that began, and the actions that users took, in a period.
 
     :param connection: connection on a snapshot
     :param pipeline: name of the pipeline
-    :param since: begin of the span
-    :param until: end of the span
+    :param since: start of the period
+    :param until: end of the period, exclusive
     """
     query = (
         sa.select(_E.id, _E.at, _E.kind, _E.actor, _E.epoch, _E.detail)
@@ -96,11 +97,11 @@ def marks(connection: Connection, pipeline: str, since: datetime, until: datetim
 
 
 def _record_lease(spans: dict[int, LeaseSpan], row: sa.Row[Any]) -> None:
-    """Change the spans of leases as an event of the lease demands: end the newest open span, and add one if one begins.
+    """Update the leases by one event: end the newest open lease, and add a lease if the event is an acquisition.
 
-    A release ends only the span of its own epoch.
+    A release ends only the lease of its own epoch.
 
-    :param spans: spans by epoch, changed in place
+    :param spans: leases by epoch, changed in place
     :param row: the event
     """
     open_epochs = [epoch for epoch, span in spans.items() if span.ended_at is None]

@@ -1,6 +1,7 @@
 """Query of the values that a run's metrics report: most delayed checkpoint, parked dead letters, expired ranges.
 
-A range has expired if the low watermark passed it without a receipt.
+An expired range is one whose records recovery can no longer compare with the source: the low watermark has passed it
+without a receipt, or the source has deleted its records.
 """
 
 from __future__ import annotations

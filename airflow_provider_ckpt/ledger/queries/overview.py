@@ -24,10 +24,10 @@ from airflow_provider_ckpt.ledger.store import tables
 from airflow_provider_ckpt.ledger.store.lease import database_time
 
 RATE_WINDOW = timedelta(minutes=10)
-"""Time over which :attr:`PipelineOverview.rate` is an average."""
+"""Period over which :attr:`PipelineOverview.rate` is averaged."""
 
 GROWTH_WINDOW = timedelta(hours=1)
-"""Time before which the lag was :attr:`PipelineOverview.earlier_lag`."""
+"""Age of the state from which :attr:`PipelineOverview.earlier_lag` is computed."""
 
 _P, _B, _M, _D = tables.partition.c, tables.batch.c, tables.partition_snapshot.c, tables.dead_letter.c
 _COUNTS = frozenset(
@@ -40,37 +40,39 @@ _BLOCKER = ("generation", "partition", "seq", "error")
 class PipelineOverview:
     """State of one pipeline, as the list of all pipelines shows it.
 
+    The *end* of a partition is the latest of the end of its source at the last planning, the end of its plan, and the
+    end of a refresh with its publication.
+
     :param name: name of the pipeline
-    :param phase: its phase
-    :param generation: its newest generation
-    :param planned_at: time of its last planning; None if it was never planned
+    :param phase: the pipeline's phase
+    :param generation: the pipeline's newest generation
+    :param planned_at: time of the last planning; None if the pipeline was never planned
     :param owner: owner of the lease; None if it is free
     :param epoch: newest epoch; 0 if the lease was never acquired
     :param expires_at: when the lease expires; None if it was never acquired
-    :param renewed_at: when its holder acquired or last renewed it; None if it is free
+    :param renewed_at: when the owner acquired or last renewed the lease; None if it is free
     :param partitions: number of source partitions
-    :param lag: sum of the distances between the checkpoints and the ends of the source, which are those at the last
-        planning, of what is planned, or of a refresh with its publication, whichever are latest; None if there are no
-        source partitions or a checkpoint is the position before all others
-    :param earlier_lag: sum of the distances between the checkpoints and the ends of what was planned an hour ago, in
-        the partitions for which they are known; None if they are known for none
-    :param done: sum of the distances between the first positions of the generations and the checkpoints; None if there
-        are no source partitions or one of these is the position before all others
-    :param all: sum of the distances between the first positions of the generations and the same ends as for ``lag``;
-        None if there are no source partitions or one of these is the position before all others
-    :param rate: positions a second by which the checkpoints moved in the last ten minutes, in the partitions for
+    :param lag: sum of the distances from the checkpoints to the ends of the partitions; None if there are no source
+        partitions, or a checkpoint is ``start``
+    :param earlier_lag: sum of the distances from the checkpoints to the ends of the plans an hour ago, over the
+        partitions for which they are known; None if they are known for none
+    :param done: sum of the distances from the first positions of the generations to the checkpoints; None if there are
+        no source partitions, or one of these positions is ``start``
+    :param all: sum of the distances from the first positions of the generations to the ends of the partitions; None as
+        for ``done``
+    :param rate: positions per second by which the checkpoints moved in the last ten minutes, over the partitions for
         which this is known; None if it is known for none
     :param stalled_since: of the partitions with batches beyond the checkpoint, the earliest time at which a checkpoint
         reached its position; None if there are none
     :param planned: number of planned batches
     :param in_flight: number of batches in flight
     :param held: number of held batches
-    :param failing: number of planned batches whose newest attempt has failed
+    :param failing: number of planned batches with an error from an earlier attempt
     :param waiting: number of resolved batches beyond the checkpoints
-    :param blocker: first held batch, or else the first failing one; None without either
+    :param blocker: first held batch, or else the first failing batch; None if there is neither
     :param blocker_error: error type of the blocker; None without an error
     :param parked: number of parked dead letters
-    :param oldest_parked: when the receipt of the oldest of them was claimed; None without any
+    :param oldest_parked: when the receipt of the oldest parked dead letter was claimed; None if there are none
     :param replaying: number of dead letters that a replay sends
     :param stored_actions: number of stored actions that no run has applied yet
     :param tasks: tasks that have planned the pipeline
@@ -149,7 +151,7 @@ def _from_row(values: dict[str, Any], tasks: Tasks) -> PipelineOverview:
 
 @cache
 def _statement(*, of_one: bool) -> sa.Select[Any]:
-    """Return the query for the state of all pipelines, or of one; it is cached, since building it is slow.
+    """Return the query for the state of all pipelines, or of one; the query is cached, since building it is slow.
 
     :param of_one: whether to select only the pipeline that the bound parameter ``name`` names
     """
@@ -222,27 +224,31 @@ def _end() -> sa.ColumnElement[int]:
 
 
 def _newest(value: sa.ColumnElement[Any], at: sa.ColumnElement[datetime]) -> sa.ScalarSelect[Any]:
-    """Return SQL for a value from a partition's newest snapshot that is not newer than a time; NULL without one."""
+    """Return SQL for a value of a partition's snapshot that shows the state at a time; NULL without such a snapshot.
+
+    :param value: the value, an expression on the columns of the snapshot
+    :param at: the time; the newest snapshot at or before it is used
+    """
     of_partition = sa.and_(_M.pipeline == _P.pipeline, _M.partition == _P.partition)
     query = sa.select(value).select_from(tables.partition_snapshot).where(of_partition, _M.at <= at)
     return query.order_by(_M.at.desc()).limit(1).correlate(tables.partition).scalar_subquery()
 
 
 def _difference(end: sa.ColumnElement[int], start: sa.ColumnElement[int]) -> sa.ColumnElement[int | None]:
-    """Return SQL that subtracts two positions; it yields NULL if one of them is the position before all others."""
+    """Return SQL for the difference of two positions; it yields NULL if one of them is ``start``."""
     return sa.case((sa.and_(start > START, end > START), end - start))
 
 
 def _sum(values: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
-    """Sum up values of a group; NULL if one of them is NULL."""
+    """Return SQL for the sum of the values of a group; it yields NULL if one of them is NULL."""
     return sa.case((sa.func.count() == sa.func.count(values), sa.func.sum(values)))
 
 
 def _stalled_since() -> sa.ColumnElement[datetime]:
-    """Return an SQL expression: the time since which a partition's checkpoint stands; NULL if no batch is beyond it.
+    """Return SQL for the time at which a partition's checkpoint reached its position; NULL if no batch is beyond it.
 
-    This is the time of the first snapshot with the present checkpoint, after the last one with another; ``moved_at`` of
-    the partition if there is none.
+    This is the time of the first snapshot with the present checkpoint that follows the last snapshot with another
+    checkpoint; if there is none, the column ``moved_at`` of the partition.
     """
     one, other = tables.partition_snapshot.alias("one"), tables.partition_snapshot.alias("other")
     of_one = sa.and_(one.c.pipeline == _P.pipeline, one.c.partition == _P.partition)
@@ -265,8 +271,9 @@ def _stalled_since() -> sa.ColumnElement[datetime]:
 def _by_state(of_one: bool) -> sa.CTE:
     """Build a query that counts the batches of each partition's present generation by state.
 
-    Beside their number it tells how many have an error or end beyond the checkpoint, the first of them, and the first
-    with an error.
+    Its rows have the number of batches, the numbers of those with an error (``failed``) and of those that end beyond
+    the checkpoint (``beyond``), and the seqs of the first batch (``first``) and of the first with an error
+    (``first_failed``).
     """
     of_generation = sa.and_(_B.pipeline == _P.pipeline, _B.partition == _P.partition, _B.generation == _P.generation)
     query = (
@@ -303,12 +310,15 @@ def _batches(by_state: sa.CTE) -> sa.Subquery:
 
 
 def _count(values: sa.ColumnElement[int], condition: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
-    """Sum up counts of the rows that meet a condition."""
+    """Return SQL for the sum of counts over the rows of a group that meet a condition."""
     return sa.cast(sa.func.sum(values).filter(condition), sa.BigInteger)
 
 
 def _blockers(by_state: sa.CTE) -> sa.Subquery:
-    """Build a query that numbers the first held and failing batches of each pipeline's partitions, held ones first."""
+    """Build a query that ranks the first held or failing batch of each partition within its pipeline.
+
+    Held batches come first, then failing ones; both are in the order of partitions.
+    """
     c = by_state.c
     is_held = c.state == BatchState.HELD.value
     is_failing = sa.and_(c.state == BatchState.PLANNED.value, c.failed > 0)

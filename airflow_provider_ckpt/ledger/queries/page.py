@@ -1,4 +1,4 @@
-"""The class :class:`PageQueries`, from which :class:`Ledger` inherits the queries of the page in Airflow."""
+"""Queries for the page in Airflow, as methods that :class:`Ledger` inherits from :class:`PageQueries`."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class PageQueries(Session):
             return overview.overview(connection, pipeline, now)
 
     def failed_runs(self, prefix: str) -> dict[str, FailedRun]:
-        """Return the failures of the pipelines whose newest run has failed, by name.
+        """Return the failures of the pipelines whose newest run has failed, by name of the pipeline.
 
-        :param prefix: beginning of the pipelines' names
+        :param prefix: beginning of the names of the pipelines to look at; empty for all
         """
         with self._reading() as connection:
             return load_failures(connection, prefix)
@@ -58,7 +58,7 @@ class PageQueries(Session):
             return pipeline_tasks.planned_pipeline(connection, pipeline)
 
     def lag_history(self, pipelines: Sequence[str], times: Sequence[datetime]) -> dict[str, list[LagPoint]]:
-        """Return planned ends and checkpoints of pipelines at some times, by name.
+        """Return the sums of planned ends and checkpoints of pipelines at some times, by name of the pipeline.
 
         :param pipelines: names of the pipelines
         :param times: the times, oldest first
@@ -80,9 +80,10 @@ class PageQueries(Session):
 
         :param pipeline: name of the pipeline
         :param partitions: ids of the partitions; None for all
-        :param after: only partitions whose id is greater; None for all
+        :param after: only partitions whose id is greater, for the next page; None for all
         :param limit: maximum number of partitions
-        :param window: the range to describe; None for all from shortly before the low watermark on
+        :param window: the range of positions to describe; None for the range from shortly before the low watermark to
+            the end
         :param buckets: number of buckets into which the window is divided if there are many batches or receipts
         """
         with self._reading() as connection:
@@ -91,11 +92,11 @@ class PageQueries(Session):
             )
 
     def marks(self, pipeline: str, since: datetime, until: datetime) -> Marks:
-        """Return the leases that began, and the actions that users took, in a span of time; see ``marks.py``.
+        """Return the leases that began, and the actions that users took, in a period; see ``marks.py``.
 
         :param pipeline: name of the pipeline
-        :param since: begin of the span
-        :param until: end of the span
+        :param since: start of the period
+        :param until: end of the period, exclusive
         """
         with self._reading() as connection:
             return marks.marks(connection, pipeline, since, until)
@@ -106,9 +107,10 @@ class PageQueries(Session):
         """Return a page of the batches of the present generations, and the number of batches by state.
 
         :param pipeline: name of the pipeline
-        :param chosen: which batches
-        :param after: partition and number of the last batch of the page before; None for the first page
+        :param chosen: filter of the batches
+        :param after: partition and seq of the last batch of the previous page; None for the first page
         :param limit: maximum number of batches
+        :return: the batches, and the number of batches by state, counted without the filter by state
         """
         with self._reading() as connection:
             return pages.batches(connection, pipeline, chosen, after=after, limit=limit)
@@ -131,6 +133,7 @@ class PageQueries(Session):
         :param kinds: only events of these kinds; all if empty
         :param actor: only events of this actor; None for all
         :param key: only events of this batch; None for all
+        :return: the events, and the id for ``before`` of the next page; None if there is no further page
         """
         with self._reading() as connection:
             return pages.events(connection, pipeline, before=before, limit=limit, kinds=kinds, actor=actor, key=key)
@@ -141,9 +144,11 @@ class PageQueries(Session):
         """Return a page of the dead letter index, and the ranges of the source that were read again.
 
         :param pipeline: name of the pipeline
-        :param chosen: which dead letters
-        :param after: generation, partition, seq, error type and number of the last entry of the page before
+        :param chosen: filter of the dead letters
+        :param after: generation, partition, seq, error type and ordinal of the last entry of the previous page; None
+            for the first page
         :param limit: maximum number of entries
+        :return: the entries, and the ranges; older dead letters in such a range are obsolete
         """
         with self._reading() as connection:
             found = pages.dead_letters(connection, pipeline, chosen, after=after, limit=limit)
@@ -155,7 +160,7 @@ class PageQueries(Session):
         """Return the numbers of dead letters by hour, error type and state, newest first, and by state alone.
 
         :param pipeline: name of the pipeline
-        :param chosen: which dead letters
+        :param chosen: filter of the dead letters
         :param limit: maximum number of groups
         """
         with self._reading() as connection:
@@ -172,19 +177,21 @@ class PageQueries(Session):
             return pages.proposals(connection, pipeline, limit=limit)
 
     def stored_action_page(self, pipeline: str, *, ended: int = 20) -> list[dict[str, Any]]:
-        """Return the stored actions that wait for a run and the newest ones that ended, newest first, as rows.
+        """Return the stored actions that wait for a run, and the newest applied or refused ones, newest first, as rows.
 
         :param pipeline: name of the pipeline
-        :param ended: maximum number of those that ended
+        :param ended: maximum number of applied or refused actions
         """
         with self._reading() as connection:
             return pages.stored_actions(connection, pipeline, ended=ended)
 
     def partition_rows(self, pipeline: str, *, limit: int = 500) -> tuple[list[dict[str, Any]], int]:
-        """Return rows of the partitions with their batches by state, source partitions first, and their number.
+        """Return rows of a pipeline's partitions, source partitions first, and the number of all partitions.
+
+        A row contains the numbers of the partition's batches by state.
 
         :param pipeline: name of the pipeline
-        :param limit: maximum number of partitions
+        :param limit: maximum number of rows
         """
         with self._reading() as connection:
             return pages.partition_rows(connection, pipeline, limit=limit)
@@ -200,11 +207,11 @@ class PageQueries(Session):
 
 
 def lines_of(connection: Connection, pipeline: str, windows: Mapping[str, Range | None]) -> list[PartitionLine]:
-    """Return the number lines of some partitions that exist, each in a window of its own.
+    """Return the number lines of some existing partitions, each in a window of its own.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
-    :param windows: window by partition; None for the default one
+    :param windows: by partition, the range of positions to describe; None for the default range
     """
     return [
         found

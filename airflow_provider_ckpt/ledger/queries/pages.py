@@ -1,6 +1,6 @@
 """Queries that return long lists page by page: batches, events, dead letters, proposals, stored actions.
 
-A page begins after the key of the last item of the page before, so that new items neither shift nor repeat others.
+A page begins after the key of the last item of the previous page, so new items neither shift nor repeat other items.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class BatchFilter:
     def conditions(self, *, states: bool) -> list[sa.ColumnElement[bool]]:
         """Return this filter as SQL conditions on the table of batches.
 
-        :param states: whether to restrict the states; False to count the batches of every state
+        :param states: whether to include the condition on the states; False to count the batches of every state
         """
         found: list[sa.ColumnElement[bool]] = [_B.state.in_(self.states)] if states and self.states else []
         found += [] if self.partition is None else [_B.partition == self.partition]
@@ -62,14 +62,14 @@ class BatchFilter:
 def batches(
     connection: Connection, pipeline: str, chosen: BatchFilter, *, after: tuple[str, int] | None, limit: int
 ) -> tuple[list[Batch], dict[str, int]]:
-    """Return a page of batches of the present generations, by partition and number, and a count of batches by state.
+    """Return a page of batches of the present generations, by partition and seq, and the number of batches by state.
 
     :param connection: connection on a snapshot
     :param pipeline: name of the pipeline
-    :param chosen: which batches
-    :param after: partition and number of the last batch of the page before; None for the first page
+    :param chosen: filter of the batches
+    :param after: partition and seq of the last batch of the previous page; None for the first page
     :param limit: maximum number of batches
-    :return: the batches; and the number of batches by state, counted without the filter by state
+    :return: the batches, and the number of batches by state, counted without the filter by state
     """
     present = tables.batch.join(
         tables.partition,
@@ -95,9 +95,9 @@ def events(
     actor: str | None = None,
     key: BatchKey | None = None,
 ) -> tuple[list[dict[str, Any]], int | None]:
-    """Return a page of a pipeline's audit log, newest first, and where the next page begins.
+    """Return a page of a pipeline's audit log, newest first, and the id before which the next page begins.
 
-    At most 20,000 events are searched for those that match, so a page may be empty although there are more.
+    At most 20,000 events are searched for matching events, so a page may be empty although more events follow.
 
     :param connection: connection on a snapshot
     :param pipeline: name of the pipeline
@@ -106,7 +106,7 @@ def events(
     :param kinds: only events of these kinds; all if empty
     :param actor: only events of this actor; None for all
     :param key: only events of this batch; None for all
-    :return: rows of the table of events, and the id before which the next page begins; None if there is none
+    :return: rows of the table of events, and the id for ``before`` of the next page; None if there is no further page
     """
     of_pipeline = [_E.pipeline == pipeline] if before is None else [_E.pipeline == pipeline, _E.id < before]
     newest = sa.select(tables.event).where(*of_pipeline).order_by(_E.id.desc()).limit(_EVENTS_SEARCHED).subquery()
@@ -141,7 +141,7 @@ class DeadLetterFilter:
     until: datetime | None = None
 
     def conditions(self, pipeline: str) -> list[sa.ColumnElement[bool]]:
-        """Return the conditions on the table of dead letters.
+        """Return this filter as SQL conditions on the table of dead letters.
 
         :param pipeline: name of the pipeline
         """
@@ -159,13 +159,13 @@ class DeadLetterFilter:
 def dead_letters(
     connection: Connection, pipeline: str, chosen: DeadLetterFilter, *, after: Sequence[Any] | None, limit: int
 ) -> list[IndexEntry]:
-    """Return a page of the dead letter index, ordered by batch, error type and number.
+    """Return a page of the dead letter index, ordered by batch, error type and ordinal.
 
     :param connection: connection on a snapshot
     :param pipeline: name of the pipeline
-    :param chosen: which dead letters
-    :param after: generation, partition, seq, error type and number of the last entry of the page before; None for the
-        first page
+    :param chosen: filter of the dead letters
+    :param after: generation, partition, seq, error type and ordinal of the last entry of the previous page; None for
+        the first page
     :param limit: maximum number of entries
     """
     order = (_D.generation, _D.partition, _D.seq, _D.error_type, _D.ordinal)
@@ -182,7 +182,7 @@ def dead_letter_groups(
 
     :param connection: connection on a snapshot
     :param pipeline: name of the pipeline
-    :param chosen: which dead letters
+    :param chosen: filter of the dead letters
     :param limit: maximum number of groups
     """
     if connection.dialect.name == "sqlite":
@@ -213,7 +213,7 @@ def dead_letter_totals(connection: Connection, pipeline: str, chosen: DeadLetter
 
     :param connection: connection on a snapshot
     :param pipeline: name of the pipeline
-    :param chosen: which dead letters
+    :param chosen: filter of the dead letters
     """
     query = sa.select(_D.state, sa.func.sum(_D.records)).where(*chosen.conditions(pipeline)).group_by(_D.state)
     return {state: int(records) for state, records in connection.execute(query)}
@@ -233,11 +233,11 @@ def proposals(connection: Connection, pipeline: str, *, limit: int) -> list[dict
 
 
 def stored_actions(connection: Connection, pipeline: str, *, ended: int) -> list[dict[str, Any]]:
-    """Return the stored actions of a pipeline that wait for a run, and the newest ones that ended, newest first.
+    """Return the stored actions that wait for a run, and the newest applied or refused ones, newest first, as rows.
 
     :param connection: connection on a snapshot
     :param pipeline: name of the pipeline
-    :param ended: maximum number of those that ended
+    :param ended: maximum number of applied or refused actions
     """
     query = sa.select(tables.stored_action).where(_A.pipeline == pipeline)
     pending = query.where(_A.applied_at.is_(None))
@@ -250,11 +250,11 @@ def partition_rows(connection: Connection, pipeline: str, *, limit: int) -> tupl
     """Return rows of a pipeline's partitions, source partitions first, and the number of all partitions.
 
     The key ``states`` of a row holds the number of batches beyond the checkpoint by state, and ``batches_settled`` the
-    number of those below it.
+    number of batches that the checkpoint has passed.
 
     :param connection: connection on a snapshot
     :param pipeline: name of the pipeline
-    :param limit: maximum number of partitions
+    :param limit: maximum number of rows
     """
     of_pipeline = _P.pipeline == pipeline
     query = sa.select(tables.partition).where(of_pipeline)

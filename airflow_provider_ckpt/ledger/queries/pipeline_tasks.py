@@ -1,4 +1,4 @@
-"""Query of the tasks of DAGs that have planned a pipeline, from which users' rights on it follow."""
+"""Query of the tasks of DAGs that have planned a pipeline; users' rights on these DAGs apply to the pipeline."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_provider_ckpt.ledger.store import tables
 _P, _T = tables.pipeline.c, tables.pipeline_task.c
 
 Tasks = tuple[tuple[str, str], ...]
-"""Tasks, each as its DAG's id and its own, in order."""
+"""Tasks in alphabetical order, each as a pair of its DAG's id and its task id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,9 @@ def planned_pipeline(connection: Connection, pipeline: str) -> PlannedPipeline |
 
 
 def tasks_by_pipeline(connection: Connection, pipeline: str | None) -> dict[str, Tasks]:
-    """Return the tasks that have planned each pipeline, by its name; pipelines without any are missing.
+    """Return the tasks that have planned each pipeline, by name of the pipeline.
+
+    Pipelines that no task has planned are left out.
 
     :param connection: connection on a snapshot
     :param pipeline: name of the only pipeline to look up; None for all

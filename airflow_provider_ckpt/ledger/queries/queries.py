@@ -1,4 +1,4 @@
-"""The class :class:`Queries`, from which :class:`Ledger` inherits all queries of the ledger as methods."""
+"""Queries of the ledger for runs, commands and users, as methods that :class:`Ledger` inherits."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class Queries(Session):
             return {name: item.record for name, item in status.partitions(connection, pipeline).items()}
 
     def database_progress(self, database: str) -> dict[str, database_progress.PipelineProgress]:
-        """Return how far all pipelines of a declaration of many tables have planned, by name.
+        """Return the progress of all pipelines of a declaration of many tables, by name of the pipeline.
 
-        :param database: name of the declaration
+        :param database: name of the declaration, with which the names of its pipelines begin
         """
         with self._reading() as connection:
             return database_progress.database_progress(connection, database)
@@ -70,12 +70,16 @@ class Queries(Session):
             return status.files(connection, pipeline, ranges, first)
 
     def schema_versions(self, pipeline: str, partition: str) -> list[SchemaVersion]:
-        """Return the versions of a source partition's columns, oldest first; empty if it has none."""
+        """Return the schema versions of a source partition, oldest first; empty if it has none.
+
+        :param pipeline: name of the pipeline
+        :param partition: id of the source partition
+        """
         with self._reading() as connection:
             return schema_versions.load(connection, pipeline, partition)
 
     def schema_history(self, pipeline: str) -> list[dict[str, Any]]:
-        """Return all versions of the columns of a pipeline's source, oldest first, JSON-ready.
+        """Return all schema versions of a pipeline with their columns, by partition and version, JSON-ready.
 
         :raises ConfigError: if the ledger does not know the pipeline
         """
@@ -188,7 +192,7 @@ class Queries(Session):
             return audit.audit(connection, pipeline, quick=quick)
 
     def ledger_snapshot(self, pipeline: str) -> LedgerSnapshot:
-        """Return the ledger's receipts, batches and numbers of dead letters, to be compared with the sink.
+        """Return the ledger's receipts, batches and numbers of dead letters, for the comparison with the sink.
 
         :raises ConfigError: if the ledger does not know the pipeline
         """

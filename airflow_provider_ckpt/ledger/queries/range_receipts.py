@@ -29,8 +29,8 @@ def of_partition(
     :param pipeline: name of the pipeline
     :param partition: id of the partition
     :param generation: the generation
-    :param last_at: a position: only the last receipt that begins before it, and the receipts after that one, are
-        returned; None for all
+    :param last_at: a position; the last receipt that begins before it and all later receipts are returned. None for all
+        receipts
     """
     of_generation = sa.and_(_R.pipeline == pipeline, _R.generation == generation, _R.partition == partition)
     query = sa.select(tables.receipt).where(of_generation).order_by(_R.range_start)

@@ -1,4 +1,4 @@
-"""Read the versions of a source's columns."""
+"""Read the schema versions of a pipeline from the ledger."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from airflow_provider_ckpt.core.schema_version import SchemaVersion, VersionColu
 from airflow_provider_ckpt.ledger.store import tables
 
 MAX_SHOWN = 50
-"""Maximum number of versions of a partition in a window that are shown; the newest positions come first."""
+"""Maximum number of schema versions of a partition that a number line shows, those at the greatest positions."""
 
 _S = tables.schema_version.c
 
 
 @dataclass(frozen=True, slots=True)
 class ShownVersion:
-    """Version of a source partition's columns with its difference to the version before it.
+    """Schema version of a source partition, with its difference from the version before it.
 
     :param number: number of the version, from 1
-    :param generation: generation in which it began
-    :param position: position from which batches are planned under it
-    :param columns: number of its columns
+    :param generation: generation in which the version began
+    :param position: position from which batches are planned under the version
+    :param columns: number of columns of the version
     :param changes: changes of the source's columns since the version before; empty for the first version
-    :param decision: what was decided, one sentence for each changed column
-    :param actor: owner of the lease under which it was recorded
-    :param at: when it was recorded
+    :param decision: the decision about each changed column, as a sentence
+    :param actor: owner of the lease under which the version was recorded
+    :param at: when the version was recorded
     """
 
     number: int
@@ -46,7 +46,7 @@ class ShownVersion:
 
 
 def load(connection: Connection, pipeline: str, partition: str) -> list[SchemaVersion]:
-    """Return the versions of a source partition, oldest first; empty if it has none.
+    """Return the schema versions of a source partition, oldest first; empty if it has none.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
@@ -56,11 +56,13 @@ def load(connection: Connection, pipeline: str, partition: str) -> list[SchemaVe
 
 
 def newest(connection: Connection, pipeline: str, limit: int) -> list[dict[str, Any]]:
-    """Return the newest versions of a pipeline, oldest first, JSON-ready; empty if it has none.
+    """Return the newest schema versions of a pipeline, oldest first, JSON-ready; empty if it has none.
+
+    The columns of the versions are left out.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
-    :param limit: greatest number of versions
+    :param limit: maximum number of versions
     """
     names = ("partition", "version", "position", "decision", "actor", "epoch", "at")
     found = [{name: row[name] for name in names} for row in _rows(connection, pipeline)[-limit:]]
@@ -68,7 +70,7 @@ def newest(connection: Connection, pipeline: str, limit: int) -> list[dict[str, 
 
 
 def history(connection: Connection, pipeline: str) -> list[dict[str, Any]]:
-    """Return all versions of a pipeline with their columns, by partition and version, JSON-ready.
+    """Return all schema versions of a pipeline with their columns, by partition and version, JSON-ready.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
@@ -86,7 +88,7 @@ def history(connection: Connection, pipeline: str) -> list[dict[str, Any]]:
 
 
 def in_window(connection: Connection, pipeline: str, partition: str, window: Range) -> tuple[list[ShownVersion], bool]:
-    """Return the versions that begin in a window or at its end, by position, and whether there are more.
+    """Return the schema versions that begin in a window or at its end, by position, and whether there are more.
 
     At most :data:`MAX_SHOWN` versions are returned, those with the greatest positions. The cost does not depend on the
     number of all versions.
@@ -128,7 +130,7 @@ def in_window(connection: Connection, pipeline: str, partition: str, window: Ran
 
 
 def _rows(connection: Connection, pipeline: str) -> list[dict[str, Any]]:
-    """Return the rows of all versions of a pipeline, by partition and version."""
+    """Return the rows of all schema versions of a pipeline, by partition and version."""
     columns = tables.schema_version.c
     query = (
         sa.select(tables.schema_version)

@@ -30,9 +30,9 @@ _WRITTEN = [state.value for state in (BatchState.IN_FLIGHT, *RESOLVED)]
 
 
 def load_expected_state(connection: Connection, pipeline: str) -> ExpectedSinkState:
-    """Return the stored state in which the newest run left the pipeline's sink.
+    """Return the state in which the newest run left the pipeline's sink, as the ledger stores it.
 
-    Epoch, target and location are None as long as no batch began: such a sink cannot have lost anything.
+    All values are None as long as no batch has begun: such a sink cannot have lost anything.
     """
     columns = (_N.sink_epoch, _N.sink_target, _N.sink_location, _N.sink_unaccepted)
     row = connection.execute(sa.select(*columns).where(_N.name == pipeline)).one_or_none()
@@ -57,7 +57,8 @@ def expected_receipts(connection: Connection, pipeline: str) -> list[BatchKey]:
     is missing:
 
     - all receipts of the newest epoch that fenced the sink
-    - for each partition that has none of that epoch, its newest receipt; side partitions that have ended are left out
+    - for each partition without a receipt of that epoch, its newest receipt; side partitions that have ended are left
+      out
     - receipts of batches beyond the checkpoint, except those that a user has accepted as lost
 
     Side partitions that have ended deliver no more, so with every run their receipts lie further back in the sink.
@@ -95,7 +96,7 @@ def first_positions(connection: Connection, pipeline: str) -> dict[str, int]:
 
 
 def skipped_ranges(connection: Connection, pipeline: str) -> dict[tuple[int, str], list[Range]]:
-    """Return the ranges of batches that were skipped in the ledger alone, by generation and partition.
+    """Return the ranges of batches that were skipped without a receipt in the sink, by generation and partition.
 
     They are read from the audit log, so ranges whose events were garbage-collected are missing.
     """
@@ -110,8 +111,9 @@ def skipped_ranges(connection: Connection, pipeline: str) -> dict[tuple[int, str
 
 
 def accepted(connection: Connection, pipeline: str) -> AcceptedSink:
-    """Return the losses of the sink that a user has accepted last, which include those accepted before; empty if none.
+    """Return the losses of the sink that a user has accepted; empty if there are none.
 
+    They are read from the newest event of an acceptance, which also contains the losses that were accepted before.
     Losses that were accepted before the pipeline was deleted from the ledger do not count.
     """
     of_pipeline = sa.and_(_E.pipeline == pipeline, _E.kind.in_((ACCEPTED, "forgotten")))

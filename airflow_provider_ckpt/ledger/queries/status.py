@@ -141,8 +141,9 @@ def accounts(
     :param connection: connection on a snapshot
     :param pipeline: name of the pipeline
     :param now: time from which ages are calculated
-    :param settle_lag: age from which positions are old enough to be compared with the source
+    :param settle_lag: minimum age of positions that are compared with the source
     :param window: the recovery window, with which the current low watermark is computed; None to use the stored one
+    :raises ConfigError: if the ledger does not know the pipeline
     """
     require_pipeline(connection, pipeline)
     stored = partitions(connection, pipeline)
@@ -206,7 +207,7 @@ def _newest_receipts(connection: Connection, pipeline: str, partition: Partition
 
 
 def _last_begun_by(connection: Connection, pipeline: str) -> str | None:
-    """Return the owner of the run that last began batches; None if none of the newest 1000 events shows it."""
+    """Return the owner of the run that last began batches; None if the newest 1000 events contain no such beginning."""
     c = tables.event.c
     newest = (
         sa.select(c.id, c.kind, c.actor)
@@ -274,7 +275,7 @@ def _waiting_batch(batch: Batch) -> dict[str, Any]:
 
 
 def _dead_letters(connection: Connection, pipeline: str) -> dict[str, int]:
-    """Return the number of dead letters that are neither delivered nor discarded, by error type."""
+    """Return the number of dead letters that are neither replayed nor discarded, by error type."""
     c = tables.dead_letter.c
     rows = connection.execute(
         sa.select(c.error_type, sa.func.sum(c.records))

@@ -1,4 +1,4 @@
-"""Read the ranges that are missing now and then every new event of a pipeline, each exactly once.
+"""Subscription to a pipeline: read the ranges that are missing now, and then every new event, each exactly once.
 
 Every command of a pipeline holds the lease row locked from before it writes its events until it has committed. Although
 event ids are assigned before the commit, they therefore grow in the order of commits within a pipeline, and the newest
@@ -20,7 +20,7 @@ _PAGE_SIZE = 1000
 
 
 class Subscription:
-    """Reader of the ranges that are missing, and of new events in one pipeline's audit log.
+    """Reader of the missing ranges and of the new events in one pipeline's audit log.
 
     The details of events such as ``planned`` and ``settled`` list the ranges that were planned or got a receipt.
 

@@ -1,1 +1,1 @@
-"""The tables of the ledger: load and store the state on which ``core`` works, and migrate the schema."""
+"""Tables of the ledger: load the state on which ``core`` works, store its changes, and migrate the schema."""

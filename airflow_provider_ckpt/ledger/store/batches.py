@@ -47,7 +47,7 @@ BATCH_COLUMNS = (
 _MAX_SHARED_UPDATES = 8
 
 Change = tuple[Batch | None, Batch]
-"""A batch as it is stored (None if it has no row yet), and the same batch after the command."""
+"""Pair of a batch as the ledger stores it (None if it has no row yet), and as the command has changed it."""
 
 _STATES = {state.value: state for state in BatchState}
 _INSTRUCTIONS = {instruction.value: instruction for instruction in Instruction}
@@ -125,10 +125,10 @@ def load_all(connection: Connection, pipeline: str, partitions: Iterable[str] | 
 def load_some(
     connection: Connection, pipeline: str, partitions: Iterable[str], keys: Iterable[BatchKey]
 ) -> Iterable[Any]:
-    """Return the rows that are needed to change some batches and move the checkpoint.
+    """Return the rows that are needed to change some batches and to move the checkpoint.
 
-    These are the rows of the batches, and of all resolved or cancelled batches of their partitions. A row may occur
-    twice.
+    These are the rows of the batches to change, and of all resolved or cancelled batches of their partitions. A row may
+    occur twice.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline

@@ -22,9 +22,9 @@ Names = tuple[str, ...]
 Upsert = postgresql.Insert | sqlite.Insert
 
 FIRST, LAST = "first", "last"
-"""Keys of a row that stands for a run of consecutive numbers: its first and last number, both inclusive.
+"""Keys of a row that stands for an interval of consecutive numbers: its first and last number, both inclusive.
 
-:func:`runs` computes such runs.
+:func:`runs` computes such intervals.
 """
 
 SQLITE = "sqlite"
@@ -57,7 +57,7 @@ def insert_values(connection: Connection, table: sa.Table, names: Names, rows: S
 
 
 def insert_missing(connection: Connection, table: sa.Table, rows: Rows) -> None:
-    """Insert those rows whose primary key is not in the table yet; existing rows are not changed.
+    """Insert the rows whose primary key is not in the table yet; existing rows are not changed.
 
     :param connection: connection inside a transaction
     :param table: the table
@@ -87,7 +87,8 @@ def update(connection: Connection, table: sa.Table, rows: Rows, *, unset: str | 
     :param table: the table
     :param rows: the given rows, all with the same columns: columns of the primary key select the stored rows, and the
         others are their new values
-    :param unset: name of a column: only stored rows in which it is NULL are updated; None for no such condition
+    :param unset: name of a column; only stored rows in which this column is NULL are updated. None to update all
+        selected rows
     """
     if rows:
         _execute(connection, _update(connection.dialect.name, table, tuple(rows[0]), unset), rows)
@@ -110,7 +111,7 @@ def update_runs(connection: Connection, table: sa.Table, number: str, rows: Rows
 
 
 def delete(connection: Connection, table: sa.Table, rows: Rows) -> None:
-    """Delete the stored rows that have the same values as a given row.
+    """Delete the stored rows that have the same values as one of the given rows.
 
     :param connection: connection inside a transaction
     :param table: the table
@@ -135,7 +136,10 @@ def delete_runs(connection: Connection, table: sa.Table, number: str, rows: Rows
 
 
 def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """Return distinct numbers as the fewest intervals without gaps, each as ``(first, last)``, both inclusive."""
+    """Return distinct numbers as the fewest intervals without gaps, each as ``(first, last)``, both inclusive.
+
+    :param numbers: distinct numbers in any order, such as the seqs of batches
+    """
     ordered = sorted(numbers)
     breaks = [at for at, (one, other) in enumerate(pairwise(ordered), start=1) if other != one + 1]
     starts, ends = [0, *breaks], [*breaks, len(ordered)]
@@ -143,7 +147,7 @@ def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def given_rows(dialect: str, table: sa.Table, names: Iterable[str], *, numbers: Names = ()) -> sa.FromClause:
-    """Return a relation whose rows are those of the JSON parameter ``given``, to be joined with tables in a statement.
+    """Return a relation with the rows of the JSON parameter ``given``, for use in the joins of a statement.
 
     :param dialect: name of the SQL dialect, ``postgresql`` or ``sqlite``
     :param table: table that defines the types of the columns

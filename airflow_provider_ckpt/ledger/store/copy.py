@@ -1,4 +1,4 @@
-"""Insert rows from memory by PostgreSQL's COPY, which is several times faster than INSERT."""
+"""Insert rows by PostgreSQL's COPY from memory, which is several times faster than INSERT."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _TO_TEXT: Mapping[type, Callable[[Any], str]] = {
 def _column_texts(column: tuple[Any, ...]) -> Iterable[str]:
     """Return the values of one column in the text format of COPY.
 
-    Columns with a single distinct value or with integers only are converted without looking at each value's type.
+    A column whose values are all equal, or all integers, is converted without a look-up for each value.
     """
     first = column[0]
     if column.count(first) == len(column) and set(map(type, column)) == {type(first)}:
@@ -48,7 +48,7 @@ def _column_texts(column: tuple[Any, ...]) -> Iterable[str]:
 
 
 def copy_rows(connection: Connection, table: sa.Table, names: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
-    """Insert rows by COPY; none of them may exist in the table already.
+    """Insert rows by COPY; the table must not contain any of them yet.
 
     :param connection: connection inside a transaction
     :param table: the table

@@ -1,4 +1,4 @@
-"""Open the ledger's database, PostgreSQL or an existing SQLite file, and turn driver errors into one-line errors.
+"""Open the ledger's database, PostgreSQL or an existing SQLite file, and turn driver errors into errors for users.
 
 SQLite runs in WAL mode with ``synchronous=FULL``. A command begins with ``BEGIN IMMEDIATE``, so that processes wait for
 the write lock at the beginning instead of failing halfway. A query reads a snapshot and blocks no other process.
@@ -29,10 +29,10 @@ MIGRATE = "Run `airflow ckpt db migrate`."
 
 _BUSY_SECONDS = 30.0
 _TRUSTED_SECONDS = 1.0
-"""Seconds after its last use during which a connection without unread data counts as alive."""
+"""Seconds after its last use during which a pooled connection is used without a test, unless data waits on it."""
 
 _USED = "ckpt_used"
-"""Key of a pooled connection's attribute with the time of its last use."""
+"""Key in the ``info`` of a pooled connection under which the time of its last use is stored."""
 
 _POSTGRES = ("postgres", "postgresql", "postgresql+psycopg2")
 _POSTGRES_SESSION = """
@@ -44,7 +44,7 @@ _POSTGRES_SESSION = """
 """Settings of every PostgreSQL session on the ledger.
 
 The timeouts end the transaction of a process that is suspended inside a command, and so release the lease row. JIT is
-off because statements touch few rows whatever the planner estimates, and compiling would take longer than executing.
+off because the statements touch few rows, and compiling them would take longer than executing them.
 """
 
 
@@ -120,7 +120,7 @@ def create_engine(url: URL) -> Engine:
 
 
 def _has_unread_data(connection: Any) -> bool:
-    """Return whether an idle connection has received something, as it does when the server ends it."""
+    """Return whether an idle connection has received data, which shows that the server has ended it."""
     import psycopg2
 
     try:
@@ -230,8 +230,11 @@ def open_transaction(engine: Engine, description: str, patience: timedelta | Non
 def _sqlite_timeout(connection: Connection, patience: timedelta | None) -> Iterator[None]:
     """Limit the time that SQLite waits for its write lock, for the duration of the ``with`` block.
 
-    The setting belongs to the connection, which is reused, so the default is restored at the end. Without effect on
-    other databases, or if ``patience`` is None.
+    The setting belongs to the connection, which is reused, so the default is restored at the end. Other databases are
+    not affected.
+
+    :param connection: connection to the ledger
+    :param patience: the limit; None to leave the setting unchanged
     """
     if patience is None or connection.dialect.name != "sqlite":
         yield

@@ -2,8 +2,8 @@
 
 Each row is a group of consecutive dead letters of one batch with the same error type and state;
 ``core/dead_letters.py`` decides from which state a row may change. The index is written in the transaction that stores
-a receipt, so it holds every dead letter that a receipt counts. The receipts of replays then change the state of its
-entries.
+a receipt, so it holds every dead letter that a receipt counts. The receipts of replays then change the state of the
+dead letters that were sent again.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ type ``unknown``.
 
 
 def load(connection: Connection, pipeline: str, batches: Iterable[BatchKey] | None = None) -> list[IndexEntry]:
-    """Return the entries of the index in order: all of a pipeline, or those of some batches.
+    """Return the entries of the index in order: all entries of a pipeline, or those of some batches.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
@@ -114,7 +114,7 @@ def update_index(
     :param fresh: receipts that were new to the ledger
     :param replays: content of each replay, by the id of its side partition
     :param recalled: replays that only the sink still knows, because the ledger was restored from an older backup; their
-        dead letters first get the state ``replaying``
+        dead letters get the state ``replaying`` before the receipts are applied
     """
     of_source = [item for item in fresh if not item[0].key.is_replay]
     bulk_sql.insert_missing(
@@ -143,8 +143,9 @@ def _apply_replay_receipt(
 ) -> None:
     """Update the index after a batch of a replay got its verdict.
 
-    The dead letters that the batch sent get the state ``replayed``; if the batch was skipped, they get their former
-    state back. Records that failed again in the replay are added to the index with the state ``parked_again``.
+    The dead letters that the batch sent get the state ``replayed``. If the verdict is ``void``, they get the state back
+    that they had before the replay. Records that failed again in the replay are added to the index with the state
+    ``parked_again``.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
@@ -219,12 +220,12 @@ def park_lost_replays(connection: Connection, pipeline: str, dead_letters: Seque
 def _give_back(
     connection: Connection, pipeline: str, dead_letters: Sequence[DeadLetters], event: DeadLetterEvent
 ) -> None:
-    """Give dead letters the state back that they had when they were parked, if an event undoes their replay.
+    """Set dead letters back to the state that they had before their replay, ``parked`` or ``parked_again``.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
     :param dead_letters: the dead letters
-    :param event: what became of their replay
+    :param event: the event that undoes the replay; dead letters in a state that it does not change are left as they are
     """
     entries = load(connection, pipeline, {item.key for item in dead_letters})
     for state in REPLAYABLE:
@@ -258,7 +259,7 @@ def set_state(
     state: DeadLetterState,
     replay: str | None = None,
 ) -> None:
-    """Set the state of those of the given dead letters that are parked; the rest is not changed.
+    """Set the state of those of the given dead letters that are parked; the others are not changed.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
@@ -311,7 +312,12 @@ def _store(connection: Connection, pipeline: str, changed: Collection[tuple[Inde
 
 
 def _new_rows(pipeline: str, receipt: Receipt, types: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Return the index rows of a receipt's dead letters: those of the attempt that the receipt names, and no others."""
+    """Return the index rows for the dead letters that a receipt counts, one for each error type.
+
+    :param pipeline: name of the pipeline
+    :param receipt: the receipt; only dead letters of the attempt that it names are in the index
+    :param types: number of dead letters by error type; the rest of the receipt's count gets the type ``unknown``
+    """
     if not receipt.counts.dead_lettered:
         return []
     source, rest = attempt_of(receipt), receipt.counts.dead_lettered - sum(types.values())

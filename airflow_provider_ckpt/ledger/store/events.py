@@ -1,4 +1,4 @@
-"""Make rows of the audit log from the events that ``core`` reports for each transition.
+"""Build the rows of the audit log from the events that ``core`` reports.
 
 Routine transitions of batches (planned, begun, delivered, not attempted) are only counted in one summary row per
 command, so that the log grows with the number of runs and not of batches. All other events get a row of their own.
@@ -46,7 +46,7 @@ def refusal_row(pipeline: str, owner: str, at: datetime, error: str) -> dict[str
     :param pipeline: name of the pipeline
     :param owner: owner of the lease that the run wanted
     :param at: time of the event
-    :param error: why the run was refused
+    :param error: the error with which the run was refused
     """
     return {
         "pipeline": pipeline,
@@ -62,7 +62,7 @@ def refusal_row(pipeline: str, owner: str, at: datetime, error: str) -> dict[str
 
 
 def event_rows(lease: Lease, at: datetime, events: Iterable[Event]) -> list[dict[str, Any]]:
-    """Return rows of the audit log for those events that are not routine; routine ones are left out.
+    """Return a row of the audit log for each event that is not routine; routine events are left out.
 
     :param lease: lease whose pipeline, owner and epoch are stored
     :param at: time of the events

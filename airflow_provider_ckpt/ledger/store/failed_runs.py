@@ -1,6 +1,6 @@
-"""Store and load the failure of each pipeline's newest run.
+"""Store and load the error of each pipeline's newest run, if that run failed.
 
-It stays until a run succeeds: actions of users, and tasks that are killed, leave it as it is.
+The error remains until a run succeeds; users' actions and tasks that are killed leave it as it is.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sqlalchemy.engine import Connection
 from airflow_provider_ckpt.ledger.store import tables
 
 MAX_ERROR_CHARACTERS = 4000
-"""Length to which the text of an error is cut; an error of a driver may quote a whole statement."""
+"""Maximum number of stored characters of an error, since a driver's error may quote a whole statement."""
 
 _P = tables.pipeline.c
 
@@ -23,8 +23,8 @@ _P = tables.pipeline.c
 class FailedRun:
     """Failure of the newest run of a pipeline.
 
-    :param error: why it failed, with what to do
-    :param since: when the first of the runs that failed one after the other ended
+    :param error: the error with its hint
+    :param since: time at which the first of the consecutive failed runs ended
     """
 
     error: str
@@ -37,10 +37,10 @@ def shortened(error: str) -> str:
 
 
 def load_failures(connection: Connection, prefix: str) -> dict[str, FailedRun]:
-    """Return the failures of the pipelines whose newest run has failed, by name.
+    """Return the failures of the pipelines whose newest run has failed, by name of the pipeline.
 
     :param connection: connection on a snapshot
-    :param prefix: beginning of the pipelines' names
+    :param prefix: beginning of the names of the pipelines to look at; empty for all
     """
     query = sa.select(_P.name, _P.failure, _P.failed_since).where(
         _P.failure.is_not(None), _P.name.startswith(prefix, autoescape=True)
@@ -50,13 +50,13 @@ def load_failures(connection: Connection, prefix: str) -> dict[str, FailedRun]:
 
 
 def store_failure(connection: Connection, pipeline: str, error: str, at: datetime) -> bool:
-    """Store why the newest run of a pipeline has failed.
+    """Store the error with which the newest run of a pipeline has failed.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
     :param error: the error, which is cut to :data:`MAX_ERROR_CHARACTERS`
     :param at: when the run ended
-    :return: whether this was not stored already; False if the ledger does not know the pipeline
+    :return: True if the stored error has changed; False if it is the same, or the ledger does not know the pipeline
     """
     error = shortened(error)
     changed = tables.pipeline.update().where(_P.name == pipeline, _P.failure.is_distinct_from(error))
@@ -65,7 +65,7 @@ def store_failure(connection: Connection, pipeline: str, error: str, at: datetim
 
 
 def delete_failure(connection: Connection, pipeline: str) -> None:
-    """Delete the failure of a pipeline, of which a run has succeeded.
+    """Delete the stored error of a pipeline, because a run has succeeded.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline

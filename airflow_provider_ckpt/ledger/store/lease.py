@@ -56,7 +56,7 @@ def check(connection: Connection, pipeline: str, epoch: int, owner: str) -> Leas
     :param epoch: epoch of the lease
     :param owner: owner of the lease
     :return: the lease as it is stored
-    :raises StaleEpochError: if a newer epoch was granted, another owner has this one, or the lease was released
+    :raises StaleEpochError: if the lease has another epoch or another owner, or was released
     """
     with _with_pipeline_name(pipeline):
         return refuse_stale_epoch.check_epoch(lock_row(connection, pipeline), epoch, owner)
@@ -86,7 +86,7 @@ def acquire(
 ) -> tuple[Lease, LeaseState, LeaseGrantReason]:
     """Acquire a pipeline's lease for an owner under a new epoch.
 
-    The lease must be free or expired, or be held by the same owner or by one that is dead, unless ``force`` is set.
+    The lease must be free or expired, or be held by the same owner or by a dead owner, unless ``force`` is set.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline, which is created if it is new
@@ -95,7 +95,7 @@ def acquire(
     :param at_least: epoch of the sink's fence, which the new epoch must exceed; 0 if it is not known
     :param is_dead: function that returns whether an owner's process has certainly ended
     :param force: whether to take the lease from another owner that is alive
-    :returns: the lease, its state before, and the reason why it was granted
+    :return: the lease, its state before, and the reason why it was granted
     :raises LeaseBusyError: if another owner holds the lease
     """
     moment = insert_pipelines(connection, [pipeline])
@@ -117,7 +117,7 @@ def renew(connection: Connection, pipeline: str, epoch: int, owner: str) -> Leas
     :param pipeline: name of the pipeline
     :param epoch: epoch of the lease
     :param owner: owner of the lease
-    :raises StaleEpochError: if a newer epoch was granted, another owner has this one, or the lease was released
+    :raises StaleEpochError: if the lease has another epoch or another owner, or was released
     """
     row = lock_row(connection, pipeline)
     with _with_pipeline_name(pipeline):
@@ -127,11 +127,12 @@ def renew(connection: Connection, pipeline: str, epoch: int, owner: str) -> Leas
 def renew_all(connection: Connection, leases: Collection[Lease]) -> Renewal:
     """Extend each of several leases by its TTL from now, unless it was taken over or released, in one statement.
 
-    A row that another command has locked is left out. Otherwise the commands of all other pipelines in the statement
-    would wait for that one.
+    A row that another command has locked is left out. Otherwise all leases in the statement would wait for that
+    command.
 
     :param connection: connection inside a transaction
     :param leases: the leases, of any pipelines
+    :return: the lost and the locked leases
     """
     given = {"given": bulk_sql.as_json([{name: getattr(lease, name) for name in _HELD} for lease in leases])}
     renewed = {tuple(row) for row in connection.execute(_renewal(connection.dialect.name), given)}
@@ -155,9 +156,11 @@ def renew_all(connection: Connection, leases: Collection[Lease]) -> Renewal:
 
 @lru_cache
 def _renewal(dialect: str) -> sa.Update:
-    """Return the statement of :func:`renew_all`; its result is :data:`_HELD` of each lease that was renewed.
+    """Return the statement of :func:`renew_all`, whose result has the columns :data:`_HELD` of each renewed lease.
 
-    :param dialect: name of the SQL dialect, ``postgresql`` or ``sqlite``, which locks no rows and ignores that clause
+    PostgreSQL skips locked rows; SQLite has no row locks and ignores that clause.
+
+    :param dialect: name of the SQL dialect, ``postgresql`` or ``sqlite``
     """
     given = bulk_sql.given_rows(dialect, tables.lease, _HELD)
     same = sa.and_(*(_L[name] == given.c[name] for name in _HELD))
@@ -200,7 +203,7 @@ def _store(connection: Connection, pipeline: str, state: LeaseState) -> Lease:
 
 @contextmanager
 def _with_pipeline_name(pipeline: str) -> Iterator[None]:
-    """Add the pipeline's name to errors that are raised in the ``with`` block and do not name a pipeline yet.
+    """Add the pipeline's name to errors that are raised in the ``with`` block without the name of a pipeline.
 
     The functions of ``core`` raise such errors, because they do not know the name.
     """

@@ -32,7 +32,7 @@ def move_low_watermarks(
     :param window: the recovery window; if None or zero, the low watermark moves to the checkpoint
     :param now: time of the command
     :param idle: whether to move the low watermarks even if no snapshot of the partition's history is due
-    :returns: an event for each range without a receipt that the low watermark had to pass
+    :return: an event for each range without a receipt that the low watermark had to pass
     """
     continuing = [item for item in items if item.snapshot is not None and not item.rewound]
     if not window:

@@ -1,4 +1,4 @@
-"""Migrate a ledger to a schema revision with Alembic, and check that a ledger is at the revision that this code needs.
+"""Migrate a ledger to a schema revision with Alembic, and check that a ledger is at the required revision.
 
 Alembic's version table has a name of its own, so that the ledger may share a database with other users of Alembic. Only
 a migration creates a SQLite file.
@@ -47,7 +47,7 @@ def alembic_config(connection: Connection | None = None) -> Config:
 
 
 def upgrade(url: str, *, create: bool = False) -> None:
-    """Upgrade a ledger's schema to the revision that this code needs, :func:`head`.
+    """Upgrade a ledger's schema to the revision that this version of the package requires, :func:`head`.
 
     :param url: the ledger's URL
     :param create: whether to create a missing SQLite file
@@ -98,7 +98,7 @@ def revision(connection: Connection) -> str | None:
 
 
 def require_head(connection: Connection, description: str) -> None:
-    """Raise an error unless a ledger exists and is at the schema revision that this code needs.
+    """Raise an error unless a ledger exists and is at the schema revision that this version of the package requires.
 
     :param connection: connection to the ledger's database
     :param description: location of the ledger, for the error message

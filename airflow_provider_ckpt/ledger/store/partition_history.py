@@ -116,9 +116,13 @@ def positions_at(connection: Connection, pipeline: str, at: datetime) -> dict[st
 
 
 def collected_ends(connection: Connection, pipeline: str) -> dict[str, KnownReceipts]:
-    """Return generation and end position of side partitions that were garbage-collected, by partition id.
+    """Return, for each side partition that was garbage-collected, the receipts of it that the ledger knew.
 
-    The sink may still hold receipts of these side partitions, which must not be taken for new ones.
+    The sink may still hold these receipts, which must not be taken for new ones.
+
+    :param connection: connection inside a transaction
+    :param pipeline: name of the pipeline
+    :return: generation and end position of the known receipts, by id of the side partition
     """
     still_exists = sa.exists().where(_P.pipeline == _G.pipeline, _P.partition == _G.partition)
     query = sa.select(_G.partition, _G.generation, _G.committed)

@@ -1,7 +1,7 @@
-"""Load partitions as state for ``core``, and write back what a command has changed.
+"""Load partitions with their batches as state for ``core``, and write back the changes of a command.
 
-The number of SQL statements does not depend on the number of batches, and their cost does not depend on how many
-batches the checkpoint has passed.
+The number of SQL statements does not depend on the number of batches, and their cost does not depend on the number of
+batches that the checkpoint has passed.
 """
 
 from __future__ import annotations
@@ -36,16 +36,17 @@ class LoadedPartition:
 
     :param partition: positions and batches of the partition, which the functions of ``core`` change
     :param identity: identity of the table, topic partition or file list on which the partition was started
-    :param bound: newest closed bound that planning recorded; None if there is none
+    :param bound: newest closed bound that planning recorded, below which no record can appear any more; None if there
+        is none
     :param state: JSON-ready values that the source stored at its last planning and gets back at the next one
     :param unconfirmed: batches below the checkpoint that were sent at most once and not confirmed since, by seq
-    :param receipts_to_merge: batches that the next :func:`write` adds to the stored receipts
+    :param receipts_to_merge: batches whose receipts the next :func:`write` adds to the stored receipts
     :param ended: outcome and error type of attempts that ended, where they do not follow from the batch's new state, by
         seq
     :param before: batches as they were loaded or last written, by seq
     :param before_row: the partition's row as it was loaded or last written; empty if the partition is new
-    :param complete: whether all batches were loaded; else only those that the command names, and resolved and cancelled
-        ones
+    :param complete: whether all batches were loaded; if not, only the batches that the command names, and resolved and
+        cancelled batches, were loaded
     :ivar low_watermark: position below which receipts are merged, and from which ``recover`` searches
     :ivar totals: sums of this generation's batches below the checkpoint
     :ivar receipted: batches that have a receipt of the newest epoch, see ``receipted_batches.py``; None if there are
@@ -101,6 +102,7 @@ class LoadedPartition:
 
         Such a batch counts as unconfirmed until its receipt is known.
 
+        :param receipt: a receipt of the sink
         :return: False if the receipt belongs to no unconfirmed batch; nothing is changed then
         """
         batch = self.unconfirmed.get(receipt.key.seq)
@@ -149,9 +151,9 @@ def load(
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
     :param phase: the pipeline's phase
-    :param batches_of: ids of the partitions whose batches are loaded; the other partitions must not be changed. If it
-        maps these ids to seqs, only the batches with these seqs are loaded, and those that decide how far the
-        checkpoint moves. None for all batches of all partitions
+    :param batches_of: ids of the partitions whose batches are loaded; the other partitions must not be changed. If this
+        is a mapping from ids to seqs, only the batches with these seqs are loaded, and the batches that decide how far
+        the checkpoint moves. None to load all batches of all partitions
     """
     found = connection.execute(sa.select(tables.partition).where(_P.pipeline == pipeline).order_by(_P.partition))
     stored: dict[str, LoadedPartition] = {}
@@ -209,7 +211,7 @@ def _add_batch(item: LoadedPartition, batch: Batch) -> None:
 
 
 def write(connection: Connection, pipeline: str, items: Sequence[LoadedPartition], now: datetime) -> None:
-    """Write to the tables what has changed since the partitions were loaded or last written.
+    """Write all changes to the tables that were made since the partitions were loaded or last written.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline

@@ -14,7 +14,7 @@ from airflow_provider_ckpt.core.receipt import Receipt
 from airflow_provider_ckpt.ledger.store import bulk_sql
 
 _MAX_RUNS = 1000
-"""Maximum number of runs stored per partition; if there are more, those with the highest seqs are stored."""
+"""Maximum number of intervals stored per partition; if there are more, those with the highest seqs are stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class ReceiptedBatches:
         return cls(data["epoch"], data["generation"], tuple((first, last) for first, last in data["runs"]))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the batches as a JSON-ready dict, the value of the column; :meth:`from_json` is the inverse."""
+        """Return the batches as a JSON-ready dict, which the ledger stores; :meth:`from_json` is the inverse."""
         return {"epoch": self.epoch, "generation": self.generation, "runs": [list(run) for run in self.runs]}
 
     @property
@@ -53,6 +53,7 @@ def with_receipts(before: Mapping[str, Any] | None, generation: int, receipts: I
     :param before: the value so far; None if there was no receipt
     :param generation: the partition's current generation
     :param receipts: the further receipts
+    :return: the value in the form of :meth:`ReceiptedBatches.to_json`; ``before`` if there is no receipt to add
     """
     new_receipts = [receipt for receipt in receipts if receipt.key.generation == generation]
     known = ReceiptedBatches.from_json(before) if before else ReceiptedBatches(0, generation, ())

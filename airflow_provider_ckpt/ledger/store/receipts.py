@@ -1,8 +1,7 @@
 """Store receipts in the table ``receipt``: merged into ranges below the low watermark, one row per batch above it.
 
-The size of the ledger therefore depends on gaps and on the recovery window, not on the number of batches that ever ran.
-Rows that begin below the low watermark neither touch nor overlap each other, so one look-up of the nearest row is
-enough.
+The size of the ledger therefore depends on gaps and on the recovery window, not on the number of all batches. Rows that
+begin below the low watermark neither touch nor overlap each other, so one look-up of the nearest row is enough.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ _COLUMNS = tuple(column.name for column in tables.receipt.columns)
 
 @dataclass(frozen=True, slots=True)
 class RowRange:
-    """Rows of the table ``receipt`` of one partition and generation whose ranges begin within some positions.
+    """Rows of the table ``receipt`` of one partition and generation whose ranges begin within an interval of positions.
 
     :param generation: the generation
     :param partition: id of the partition
-    :param start: lowest position at which these rows begin
-    :param below: position before which they begin
+    :param start: first position of the interval
+    :param below: exclusive end of the interval
     """
 
     generation: int
@@ -72,7 +71,7 @@ def add_single(connection: Connection, pipeline: str, batches: Iterable[Batch]) 
 
 
 def merge_into_rows(connection: Connection, pipeline: str, receipts: Sequence[tuple[RangeReceipt, int]]) -> None:
-    """Store range receipts, merged with those rows of the table ``receipt`` that touch or overlap them.
+    """Store range receipts, merged with the rows of the table ``receipt`` that touch or overlap them.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
@@ -101,13 +100,11 @@ def merge_into_rows(connection: Connection, pipeline: str, receipts: Sequence[tu
 
 
 def compact(connection: Connection, pipeline: str, ranges: Iterable[RowRange], *, dry_run: bool = False) -> int:
-    """Merge the rows of the table ``receipt`` that touch or overlap each other within some ranges.
-
-    The row before each range is included.
+    """Merge the rows of the table ``receipt`` that touch or overlap each other.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
-    :param ranges: the ranges
+    :param ranges: the rows to merge; the row before each of these intervals is included
     :param dry_run: whether to only count, and change nothing
     :return: the decrease in the number of rows
     """
@@ -153,7 +150,7 @@ def merge_batches(batches: Iterable[Batch]) -> list[RangeReceipt]:
 def _totals_of(batch: Batch) -> tuple[Any, ...]:
     """Return the record counts, batch counts and receipt time of one batch, in the order of the table's columns.
 
-    Without a receipt the record counts are 0 and the time is None.
+    If the batch has no receipt, the record counts are 0 and the time is None.
     """
     state, receipt = batch.state, batch.receipt
     of_batch = (1, int(state is BatchState.REJECTED), int(state is BatchState.SKIPPED), int(state is BatchState.SENT))
@@ -195,9 +192,9 @@ def _row(pipeline: str, item: RangeReceipt) -> dict[str, Any]:
 
 
 def _sum(group: Sequence[Batch], end: int) -> RangeReceipt:
-    """Return the sum of adjacent batches as one range receipt.
+    """Return the sum of the receipts of adjacent batches as one range receipt.
 
-    It is a faster equivalent of :func:`merge_receipts`, in one pass.
+    The result is that of :func:`merge_receipts`, computed faster in one pass.
 
     :param group: batches of one partition and generation, in order
     :param end: end of their common range
@@ -271,9 +268,11 @@ def _query_rows(pipeline: str, receipts: Sequence[tuple[RangeReceipt, int]]) -> 
 
 @lru_cache
 def _touching_rows(dialect: str) -> sa.Select[Any]:
-    """Build the query for the stored rows that touch or overlap given ranges.
+    """Build the query for the stored rows that touch or overlap the ranges of the given rows.
 
     These are, for each range, the nearest row that begins at or before its start, and the rows that begin inside.
+
+    :param dialect: name of the SQL dialect, ``postgresql`` or ``sqlite``
     """
     names = (*_PLACE, "range_start", "range_end")
     outer = bulk_sql.given_rows(dialect, tables.receipt, names, numbers=("below",)).alias("wanted")
@@ -297,9 +296,9 @@ def _touching_rows(dialect: str) -> sa.Select[Any]:
 
 @lru_cache
 def _rows_beginning_in(dialect: str) -> sa.Select[Any]:
-    """Build the query for the stored rows that begin within given positions.
+    """Build the query for the stored rows that begin within the intervals of the given rows.
 
-    Each given row has the first and last of these positions as ``FIRST`` and ``LAST``, both inclusive.
+    Each given row has the first and last position of an interval as ``FIRST`` and ``LAST``, both inclusive.
 
     :param dialect: name of the SQL dialect, ``postgresql`` or ``sqlite``
     """

@@ -1,8 +1,7 @@
 """SQL that creates three roles for a PostgreSQL ledger: one to migrate, one to run pipelines, one to read.
 
 The runtime role has no DDL rights, cannot change the ledger's id and revision, and can only append to the audit log.
-The database fills in when an event was recorded and by which database user, and the runtime role cannot write these
-columns.
+The database itself stores the time of an event and the database user in columns that the runtime role cannot write.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class LedgerRoles:
     :param owner: role that migrates the ledger and deletes old rows
     :param runtime: role of workers, triggerers and users' commands
     :param reader: role of dashboards
-    :raises ConfigError: if the schema is shared, or two of the roles are the same
+    :raises ConfigError: if the schema is ``public`` or a system schema, or two of the roles are the same
     """
 
     schema: str

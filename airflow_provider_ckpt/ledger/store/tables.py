@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
 
 HEAD = "0011"
-"""Schema revision of the ledger with which this code works."""
+"""Schema revision of the ledger that this version of the package requires."""
 
 VERSION_TABLE = "ckpt_alembic_version"
 """Name of Alembic's version table, different from the default so that the database can be shared."""
@@ -45,20 +45,26 @@ class UtcTime(sa.TypeDecorator[datetime]):
 
 
 UNDELIVERED = "state IN ('parked', 'parked_again', 'replaying')"
-"""Condition of a partial index: dead letters that are neither replayed nor discarded."""
+"""Condition of a partial index on dead letters: those that are neither replayed nor discarded."""
 
 NOT_DELIVERED = "rejected > 0 OR skipped > 0 OR sent > 0"
-"""Condition of a partial index: range receipts of batches that were rejected, skipped, or sent without confirmation."""
+"""Condition of a partial index on range receipts: those of batches that were rejected, skipped, or sent unconfirmed."""
 
 MARKS = (
     "kind IN ('lease_acquired', 'lease_taken_over', 'lease_released', 'lease_broken', 'adopted', 'collected', "
     "'action_refused', 'hold', 'release', 'skip', 'cancel', 'drain', 'stop', 'force_stop', 'resume', 'rewind', "
     "'replay', 'recover', 'replay_dead_letters', 'discard_dead_letters', 'resend_to_sink', 'keep_sink', 'move')"
 )
-"""Condition of a partial index: events of leases and of users' actions. A query must contain it word for word."""
+"""Condition of a partial index on events: those of leases and of users' actions.
+
+A query must contain the condition word for word to use the index.
+"""
 
 REFRESHES = "kind IN ('refresh_begun', 'publication_held')"
-"""Condition of a partial index: events of refreshes. A query must contain it word for word."""
+"""Condition of a partial index on events: those of refreshes.
+
+A query must contain the condition word for word to use the index.
+"""
 
 
 def _partial_index(name: str, *columns: str, where: str) -> sa.Index:

@@ -23,9 +23,9 @@ _KEPT = (*_PLACE, "attempt", "epoch", "range_start", "range_end", "records", "st
 def upgrade() -> None:
     """Allow several entries of the dead letter index per batch and error type.
 
-    Each entry is then a run of consecutive dead letters, and the new key column ``ordinal`` is the number of its first
-    one. The columns ``replays`` and ``replay`` are added. An existing entry covers all dead letters of its batch and
-    error type: it gets the ordinal 0, no replays, and no replay's name.
+    Each entry then stands for consecutive dead letters; the new key column ``ordinal`` is the number of the first of
+    them. The columns ``replays`` and ``replay`` are added. An existing entry covers all dead letters of its batch and
+    error type: it gets the ordinal 0, zero replays, and no side partition of a replay.
     """
     _copy_aside()
     _create(

@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the columns, which are NULL until the next run has fenced the sink; until then the sink is not compared."""
+    """Add the columns; they are NULL until the next run has fenced the sink, so the sink is not compared before."""
     op.add_column("ckpt_pipeline", sa.Column("sink_epoch", sa.BigInteger()))
     op.add_column("ckpt_pipeline", sa.Column("sink_target", sa.Text()))
     op.add_column("ckpt_pipeline", sa.Column("sink_location", sa.Text()))

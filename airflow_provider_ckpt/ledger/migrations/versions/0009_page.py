@@ -1,4 +1,4 @@
-"""Add the tasks that run each pipeline, the time of its last planning, and indexes, for the page in Airflow."""
+"""Add the tasks that plan each pipeline, the time of its last planning, and indexes, for the page in Airflow."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ _MARKS = (
 
 
 def upgrade() -> None:
-    """Create the table, the column and the indexes; fill both from the audit log."""
+    """Create the table ``ckpt_pipeline_task``, the column ``planned_at`` and the indexes.
+
+    The table and the column are filled from the audit log.
+    """
     op.add_column("ckpt_pipeline", sa.Column("planned_at", _TIME))
     op.create_table(
         "ckpt_pipeline_task",
@@ -51,7 +54,7 @@ def _create_index(name: str, table: str, columns: list[str], *, where: str) -> N
 
 
 def _fill() -> None:
-    """Fill in each pipeline's DAGs, tasks and time of the last planning, from events left in the audit log."""
+    """Fill in the tasks and the time of the last planning of each pipeline, from events left in the audit log."""
     connection = op.get_bind()
     event = sa.table("ckpt_event", *map(sa.column, ("pipeline", "kind", "actor")), sa.column("at", _TIME))
     pipeline = sa.table("ckpt_pipeline", sa.column("name"), sa.column("planned_at", _TIME))

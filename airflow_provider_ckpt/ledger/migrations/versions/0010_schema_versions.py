@@ -1,4 +1,4 @@
-"""Add the versions of the source's columns."""
+"""Add the table of schema versions: the columns of a source partition from a position on."""
 
 from __future__ import annotations
 

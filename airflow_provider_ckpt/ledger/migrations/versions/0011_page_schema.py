@@ -1,4 +1,4 @@
-"""Add indexes for what the page in Airflow shows of schema versions and of refreshes."""
+"""Add indexes with which the page in Airflow finds schema versions by position, and the events of refreshes."""
 
 from __future__ import annotations
 
