@@ -16,6 +16,9 @@ def adopt(args: Namespace) -> dict[str, Any]:
     """Take over the receipts that a lost ledger has written to the sink; return the ids of both ledgers, JSON-ready.
 
     From then on this ledger continues the pipeline with these receipts. With ``--dry-run`` nothing is changed.
+
+    :param args: arguments of the command: pipeline, ledger id, declaration, reason, dry run
+    :raises ConfigError: if this ledger does not know the pipeline and no declaration is given, or the reason is missing
     """
     from airflow_provider_ckpt.cli.context import context_of
     from airflow_provider_ckpt.ledger_location import open_ledger

@@ -1,4 +1,4 @@
-"""``airflow ckpt audit PIPELINE``: check every invariant, account for every position, and compare with the sink."""
+"""``airflow ckpt audit PIPELINE``: check the ledger's invariants, account for every position, compare with the sink."""
 
 from __future__ import annotations
 

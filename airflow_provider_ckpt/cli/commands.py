@@ -14,7 +14,7 @@ from airflow_provider_ckpt.cli.definitions.schema import schema_commands
 
 
 def get_ckpt_commands() -> list[CLICommand]:
-    """Return the group ``airflow ckpt`` with all of its commands; Airflow finds this function by the provider info."""
+    """Return the group ``airflow ckpt`` with all of its commands; the provider info names this function to Airflow."""
     commands = (
         *run_commands(),
         *database_commands(),

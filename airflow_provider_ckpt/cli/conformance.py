@@ -1,4 +1,7 @@
-"""Run the conformance suite of sinks beside a pipeline's target, for ``airflow ckpt validate --conformance``."""
+"""Run the conformance suite of sinks beside a pipeline's target, for ``airflow ckpt validate --conformance``.
+
+The suite is a set of tests that every sink must pass. It uses tables of its own in the target's database.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +28,11 @@ _PROGRESS_SECONDS = 3.0
 
 
 def find_nonconformities(file: str, pipeline: Pipeline) -> list[str]:
-    """Run the suite in a process of its own, and return a sentence for each test that fails; an empty list if all pass.
-
-    Progress is shown on stderr.
+    """Run the conformance suite of sinks in a process of its own, and show its progress on stderr.
 
     :param file: path of the pipeline's file
     :param pipeline: the pipeline
+    :return: a sentence for each test that fails, or for the reason why the suite cannot run; empty if all tests pass
     """
     from airflow_provider_ckpt.connectors import registry
 
@@ -65,7 +67,10 @@ def find_nonconformities(file: str, pipeline: Pipeline) -> list[str]:
 
 
 def _showing_progress(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines that pytest prints; every few seconds, print on stderr how many of the tests have passed."""
+    """Yield the lines that pytest prints, and every few seconds write the number of passed tests to stderr.
+
+    :param lines: the lines that pytest prints
+    """
     count = passed = 0
     shown = monotonic()
     for line in lines:

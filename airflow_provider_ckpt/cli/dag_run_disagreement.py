@@ -1,7 +1,8 @@
 """Explain where the state of a DAG run in Airflow disagrees with the ledger, for ``airflow ckpt status``.
 
-Marking a DAG run as success or failed in Airflow gives no batch a verdict, so the two may disagree. The ledger is right
-then. A task that runs while it is marked is stopped, which cancels its attempts (``operators/_on_kill.py``).
+Marking a DAG run as success or failed in Airflow gives no batch a verdict, so Airflow and the ledger may disagree. The
+ledger is right then. A task that runs while it is marked is stopped, which cancels its attempts
+(``operators/_on_kill.py``).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from airflow_provider_ckpt.replication.process_lease_owner import is_held
 log = logging.getLogger(__name__)
 
 _LEASED_TASKS = ("plan", "submit", "settle", "route", "retry")
-"""Names of those tasks of a task group that hold the pipeline's lease while they run."""
+"""Names of the tasks of a task group that hold the pipeline's lease while they run."""
 _WITHOUT_VERDICT = (BatchState.PLANNED, BatchState.IN_FLIGHT)
 
 

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _MOST_NAMES = 10
-"""Largest number of tables that one cell or the last line names."""
+"""Maximum number of tables that a cell of a table, or an error, names."""
 
 
 def _shown(result: dict[str, Any], out: TextIO) -> None:
-    """Write what each pattern matches, each table with its new records, and the errors."""
+    """Write the result of ``show``: the tables that each pattern matches, new records of each table, and errors."""
     patterns = [
         ("exclude" if item["excludes"] else "include", item["pattern"], len(item["tables"]), _names(item["tables"]))
         for item in result["patterns"]
@@ -42,9 +42,9 @@ def _shown(result: dict[str, Any], out: TextIO) -> None:
 
 @command(_shown)
 def show(args: Namespace) -> dict[str, Any]:
-    """Show what the declaration ``args.file`` selects, and which tables have new records; nothing is changed.
+    """Show the tables that the declaration ``args.file`` selects, and their numbers of new records; nothing is changed.
 
-    :return: JSON-ready: patterns, tables, and what else there is to say
+    :return: JSON-ready: patterns, tables, new, ignored and gone tables, and errors
     :raises FailedError: if a table or a pattern has an error, or nothing may be replicated; it contains the result
     """
     from airflow_provider_ckpt.ledger_location import open_ledger
@@ -82,7 +82,7 @@ def show(args: Namespace) -> dict[str, Any]:
 
 
 def _run_table(result: dict[str, Any], out: TextIO) -> None:
-    """Write one line for each table that ran or failed, and the number of the others."""
+    """Write the result of ``run``: a line for each table that ran or failed, and the number of the others."""
     rows = []
     for item in result["tables"]:
         summary = item["summary"]
@@ -96,9 +96,9 @@ def _run_table(result: dict[str, Any], out: TextIO) -> None:
 
 @command(_run_table)
 def run(args: Namespace) -> dict[str, Any]:
-    """Run the tables of ``args.file`` that have new records, or with ``args.all`` all of them, in this process.
+    """Run the tables of ``args.file`` that have new records, or with ``args.all`` all tables, in this process.
 
-    :return: JSON-ready: the result of each table that ran or cannot, and the number of those without new records
+    :return: JSON-ready: the result of each table that ran or has an error, and the number of tables without new records
     :raises ConfigError: if the declaration is invalid, or ``new_tables`` or ``gone_tables`` halts the run
     :raises FailedError: if any table failed; it contains the result
     """
@@ -144,7 +144,10 @@ def _status_table(result: dict[str, Any], out: TextIO) -> None:
 
 @command(_status_table)
 def status(args: Namespace) -> dict[str, Any]:
-    """Return the state in the ledger of all tables that ``args.file`` has ever replicated, JSON-ready."""
+    """Return the state in the ledger of every table that ``args.file`` has ever replicated, JSON-ready.
+
+    The source is not read.
+    """
     from airflow_provider_ckpt.config.database.load import load
     from airflow_provider_ckpt.config.database.pipeline_names import table_of_pipeline
     from airflow_provider_ckpt.ledger_location import open_ledger

@@ -17,7 +17,7 @@ def _table(result: dict[str, Any], out: TextIO) -> None:
 
 @command(_table)
 def migrate(args: Namespace) -> dict[str, Any]:
-    """Create the ledger, or upgrade it to the revision that this version of the package needs.
+    """Create the ledger, or upgrade it to the schema revision that this version of the package requires.
 
     The function returns the ledger's location and its revision before and after, JSON-ready.
     """
@@ -37,9 +37,9 @@ def migrate(args: Namespace) -> dict[str, Any]:
 
 @command(_table)
 def check(args: Namespace) -> dict[str, Any]:
-    """Return the ledger's location and its schema revision, JSON-ready.
+    """Return the ledger's location, its schema revision and the required revision, JSON-ready.
 
-    :raises FailedError: if it is not the revision that this version needs; the exit status is then 1
+    :raises FailedError: if the ledger is at another revision than this version requires; the exit status is then 1
     """
     from airflow_provider_ckpt.ledger.store import migrate as migrate_module
     from airflow_provider_ckpt.ledger_location import locate_ledger

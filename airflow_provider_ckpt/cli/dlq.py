@@ -54,9 +54,9 @@ def list_all(args: Namespace) -> dict[str, Any]:
 
 
 def _first_entries(entries: list[IndexEntry], number: int | None) -> Iterator[IndexEntry]:
-    """Return the entries of the first ``number`` dead letters; the last entry is shortened if necessary.
+    """Return the index entries of the first ``number`` dead letters; the last entry is shortened if necessary.
 
-    :param entries: entries of the index, each for a run of dead letters
+    :param entries: entries of the index, each for a group of consecutive dead letters
     :param number: number of dead letters, not of entries; None for all
     """
     chosen = take_first((entry.dead_letters for entry in entries), number)
@@ -122,7 +122,7 @@ def export(args: Namespace) -> dict[str, Any]:
 
 @command(write_result)
 def replay(args: Namespace) -> dict[str, Any]:
-    """Request that the selected dead letters are sent again, by the next run.
+    """Request that the next run sends the selected dead letters again.
 
     The function returns the result of the action, JSON-ready.
     """

@@ -32,7 +32,7 @@ def _table(result: dict[str, Any], out: TextIO) -> None:
 def gc(args: Namespace) -> dict[str, Any]:
     """Delete history older than ``--keep`` from the ledger; return the numbers of deleted rows by pipeline and kind.
 
-    Runs may be active meanwhile.
+    Runs may be active meanwhile. With ``--dry-run`` the rows are only counted.
     """
     from airflow_provider_ckpt.ledger_location import open_ledger
 
@@ -58,7 +58,8 @@ def _chosen_pipelines(args: Namespace, ledger: Ledger) -> list[str]:
 def _parse_duration(text: str) -> timedelta:
     """Return the duration that the value of ``--keep`` stands for: a number with a unit, such as ``30d``.
 
-    A number without a unit is refused: in a declaration it means seconds, which would delete almost everything here.
+    A number without a unit is refused: in a declaration it means seconds, and a history of so few seconds would leave
+    almost nothing.
 
     :raises ConfigError: if the text is invalid
     """

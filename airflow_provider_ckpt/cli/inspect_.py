@@ -26,9 +26,9 @@ def _table(result: dict[str, Any], out: TextIO) -> None:
 
 
 def _brief(batch: dict[str, Any]) -> dict[str, Any]:
-    """Return the columns of a batch for a table of batches.
+    """Return the values of a batch that a table of batches shows, by column.
 
-    They are name, state, range, attempts, round, instruction, earliest start and error message.
+    They are key, state, range, attempts, round, instruction, earliest start and error message.
     """
     shown = {name: batch[name] for name in ("batch", "state", "range", "attempts", "round", "instruction")}
     return shown | {"not before": batch["not_before"], "error": (batch["error"] or {}).get("message")}

@@ -1,4 +1,4 @@
-"""``airflow ckpt lease PIPELINE``: show who holds a pipeline's lease; ``--break`` takes it from its owner."""
+"""``airflow ckpt lease PIPELINE``: show the owner of a pipeline's lease; ``--break`` takes the lease from its owner."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def _table(result: dict[str, Any], out: TextIO) -> None:
 
 @command(_table)
 def lease(args: Namespace) -> dict[str, Any]:
-    """Return the holder of the pipeline's lease, JSON-ready; with ``--break`` take the lease from its holder first.
+    """Return the owner of the pipeline's lease, JSON-ready; with ``--break`` take the lease from its owner first.
 
-    After ``--break`` the result contains the former holder and the new epoch.
+    After ``--break`` the result contains the former owner and the new epoch.
     """
     from airflow_provider_ckpt.ledger_location import open_ledger
     from airflow_provider_ckpt.replication.process_lease_owner import is_dead

@@ -9,7 +9,7 @@ from typing import Any, TextIO
 from airflow_provider_ckpt.core.ranges import position_text
 
 _MAX_ROWS = 100
-"""Maximum number of rows in a table; JSON and YAML contain all of them."""
+"""Maximum number of rows in a table; JSON and YAML contain all rows."""
 
 
 def write_json(result: Any, out: TextIO) -> None:
@@ -72,9 +72,9 @@ def write_table(rows: Iterable[Sequence[Any]], out: TextIO, headers: Sequence[st
 def format_cell(value: Any) -> str:
     """Return a value as the text of a table cell.
 
-    Numbers get thousands separators, lists commas, None a hyphen, and unprintable characters become spaces. A number
-    that is :data:`~airflow_provider_ckpt.core.ranges.START` can only be a position, since no count is that low; it is
-    shown as ``start``.
+    Numbers get thousands separators, lists commas, None a hyphen, and unprintable characters become spaces. The number
+    :data:`~airflow_provider_ckpt.core.ranges.START` is shown as ``start``: it can only be a position, since no count is
+    that low.
     """
     if value is None:
         return "-"

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 log = logging.getLogger(__name__)
 
 _WORTH_A_LINE = 2.0
-"""Minimum duration in seconds of a command whose duration is logged."""
+"""Duration in seconds above which the duration of a command is logged."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""``airflow ckpt replay range``: have a range below the checkpoint read again, beside the stream."""
+"""``airflow ckpt replay range``: have a range below the checkpoint read again; the checkpoint does not move."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from airflow_provider_ckpt.replication.actions.rewind_target import source_parti
 def replay_range(args: Namespace) -> dict[str, Any]:
     """Have the next run read the range ``--from`` to ``--to`` again in a side partition, and return the result.
 
-    The checkpoint does not move.
+    :param args: arguments of the command, among them pipeline, partition and range
+    :raises ConfigError: if the range is empty
     """
     with action_context(args) as context:
         try:

@@ -1,4 +1,4 @@
-"""Functions of all commands that change a pipeline: request an action, and print its result.
+"""Request an action on a pipeline and write its result, for all commands that change a pipeline.
 
 While a run holds the lease, the action is stored and the lease holder applies it; the result names the holder.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def action_context(args: Namespace, *, required_by: str | None = None) -> Iterator[ActionContext]:
-    """Open the ledger for a command, and yield what an action needs: ledger, pipeline, actor and reason.
+    """Open the ledger for a command, and yield the context of an action: ledger, pipeline, actor and reason.
 
     :param args: the command's arguments
     :param required_by: name of the command if it requires a reason; None if the reason is optional

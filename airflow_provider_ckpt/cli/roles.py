@@ -45,9 +45,9 @@ def sink(args: Namespace) -> dict[str, Any]:
 
 @command(_script)
 def source(args: Namespace) -> dict[str, Any]:
-    """Return SQL that lets a role read source tables, and the positions at which the server's timelines branched.
+    """Return SQL that lets a role read source tables, and detect a failover that has lost transactions.
 
-    With these positions the source detects a failover that has lost transactions.
+    For the detection, the SQL creates a function that returns the positions at which the server's timelines branched.
     """
     from airflow_provider_ckpt.connectors.postgres.source_roles import SourceRoles
 

@@ -27,7 +27,7 @@ def _table(result: dict[str, Any], out: TextIO) -> None:
 
 
 def _table_of_several(pipelines: list[dict[str, Any]], out: TextIO) -> None:
-    """Write one line for each pipeline: its counts, or the error with which it failed."""
+    """Write one line for each pipeline: the counts of its run, or the error with which it failed."""
     headers = ("pipeline", "state", "delivered", "dead-lettered", "lag", "seconds", "error")
     rows = []
     for item in pipelines:
@@ -70,7 +70,7 @@ def _table_of_one(summary: dict[str, Any], out: TextIO) -> None:
 def run(args: Namespace) -> dict[str, Any]:
     """Run the pipelines of ``args.files`` once: replicate all new records.
 
-    :return: JSON-ready: the run's summary of a single file; of several, under ``pipelines`` the result of each
+    :return: JSON-ready: for one file, the summary of the run; for several files, the result of each under ``pipelines``
     :raises FailedError: if batches are held and ``run.fail_on_hold`` is true, or any of several pipelines failed; it
         contains the result
     """
@@ -118,9 +118,11 @@ def _run_several(args: Namespace) -> dict[str, Any]:
 
 
 def _load(files: list[str]) -> dict[str, Pipeline | ConfigError]:
-    """Return the pipeline that each file declares, or the error of a file that is invalid or repeats a name.
+    """Return the pipeline that each file declares, or the error of a file that is invalid or declares a repeated name.
 
-    Two runs of one pipeline in this process would have the same lease, so no file that repeats a name is run.
+    Two runs of one pipeline in this process would have the same lease, so no file with a repeated name is run.
+
+    :param files: paths of the files
     """
     from airflow_provider_ckpt.cli.context import load_pipeline
 

@@ -1,4 +1,4 @@
-"""Execute a command: write its result to standard output, logs and errors to standard error; set the exit status."""
+"""Execute a command: write its result to standard output, logs and errors to standard error, set the exit status."""
 
 from __future__ import annotations
 
@@ -28,9 +28,11 @@ TableWriter = Callable[[Any, TextIO], None]
 
 
 class Stopped(BaseException):
-    """The process received SIGINT or SIGTERM.
+    """Exception that ends a command when the process receives SIGINT or SIGTERM.
 
     It is a ``BaseException``, so that code which handles failures does not catch it.
+
+    :param number: number of the signal
     """
 
     def __init__(self, number: int) -> None:
@@ -39,10 +41,10 @@ class Stopped(BaseException):
 
 
 class FailedError(Exception):
-    """The command completed, but its result is negative, such as a failed audit; the exit status is 1.
+    """Error of a command that completed with a negative result, such as a failed audit; the exit status is 1.
 
     :param message: the error line
-    :param result: the result, which is written to standard output all the same
+    :param result: the result, which is written to standard output nevertheless
     """
 
     def __init__(self, message: str, result: Any) -> None:
@@ -51,7 +53,7 @@ class FailedError(Exception):
 
 
 class _StderrHandler(logging.Handler):
-    """Log handler that looks up ``sys.stderr`` for each line, because a progress bar replaces it while it is shown."""
+    """Log handler that looks up ``sys.stderr`` for each line, because a progress bar may have replaced it."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a log record as one line to the current ``sys.stderr``."""
@@ -155,7 +157,7 @@ def _signals() -> Iterator[None]:
 
 
 def _log_to_stderr(*, verbose: bool) -> None:
-    """Send this package's log messages to standard error, and of other packages only warnings; with ``-v`` all.
+    """Send log messages to standard error: those of this package, and warnings of other packages; with ``-v`` all.
 
     :param verbose: whether ``-v`` is given
     """
@@ -175,9 +177,13 @@ def _log_to_stderr(*, verbose: bool) -> None:
 
 
 def _only_warnings(_: Any, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """Drop an event of structlog that is less than a warning.
+    """Drop an event of structlog below the level of a warning; return any other event.
 
-    A processor does this, since another class of loggers would lack methods that Airflow's code calls.
+    It is a processor, because another class of loggers would lack methods that Airflow's code calls.
+
+    :param method: name of the logger's method, such as ``info``
+    :param event: the event
+    :raises structlog.DropEvent: to drop the event
     """
     if method in {"notset", "debug", "info"}:
         raise structlog.DropEvent

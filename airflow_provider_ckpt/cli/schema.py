@@ -1,4 +1,4 @@
-"""``airflow ckpt schema``: show the versions of a source's columns, and accept a change that the policy freezes."""
+"""``airflow ckpt schema``: show a pipeline's schema versions, and accept changed columns that the policy freezes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _history_table(result: dict[str, Any], out: TextIO) -> None:
 
 @command(_history_table)
 def history(args: Namespace) -> dict[str, Any]:
-    """Return all versions of the columns of a pipeline's source, oldest first, JSON-ready."""
+    """Return all schema versions of a pipeline with their columns, oldest first, JSON-ready."""
     from airflow_provider_ckpt.ledger_location import open_ledger
 
     with open_ledger(args.ledger) as ledger:
@@ -44,8 +44,11 @@ def _accept_table(result: dict[str, Any], out: TextIO) -> None:
 def accept(args: Namespace) -> dict[str, Any]:
     """Accept the columns that the source has now, so that the next run follows them; return the result, JSON-ready.
 
-    A dry run shows the change and its fingerprint. Without a dry run the fingerprint has to be given, and the columns
-    are accepted only if they still have it.
+    A dry run shows the change and its fingerprint. Without ``--dry-run`` the fingerprint is required, and the columns
+    are accepted only if they still have this fingerprint.
+
+    :param args: arguments of the command: pipeline, fingerprint, reason, dry run
+    :raises ConfigError: if the fingerprint or the reason is missing, or the columns have changed since
     """
     from airflow_provider_ckpt.replication.actions.accept_schema import (
         SHOWN_DIGITS,

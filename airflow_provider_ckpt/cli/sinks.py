@@ -35,7 +35,7 @@ def accept_sink(args: Namespace) -> dict[str, Any]:
 
 @command(write_result)
 def move(args: Namespace) -> dict[str, Any]:
-    """Settle the receipts of the present sink, so that the next run may deliver to another one, and return the result.
+    """Settle the receipts of the present sink, so that the next run may deliver to another sink, and return the result.
 
     The next run delivers to the sink that its declaration names, from the checkpoint on.
     """

@@ -1,4 +1,4 @@
-"""``airflow ckpt spark``: the Spark drivers that the ``warm`` engine keeps on this machine between runs."""
+"""``airflow ckpt spark``: show, start and stop the Spark drivers that the ``warm`` engine keeps on this machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ANY_PIPELINE = {
     "transform": {"decode": "json", "schema": "value string"},
     "sink": {"type": "files", "format": "jsonl", "path": "/out"},
 }
-"""Declaration that stands for all pipelines without Spark properties of their own, which share one standing driver."""
+"""Declaration in place of any pipeline without Spark properties of its own; all such pipelines share one driver."""
 
 
 def _table(result: dict[str, Any], out: TextIO) -> None:
@@ -42,7 +42,7 @@ def _table(result: dict[str, Any], out: TextIO) -> None:
 
 @command(_table)
 def status(args: Namespace) -> dict[str, Any]:
-    """Return the state of each standing Spark driver of the current user on this machine, and of failed starts."""
+    """Return the state of each standing Spark driver of the current user on this machine, and the failed starts."""
     del args
     from airflow_provider_ckpt.engines.standing_drivers import StandingDrivers
 

@@ -23,7 +23,7 @@ def validate(args: Namespace) -> dict[str, Any]:
     """Validate YAML files that declare pipelines or many tables; return problems and warnings of each, JSON-ready.
 
     With ``--connect`` the declarations are also checked against source and sink; nothing is changed there. With
-    ``--conformance`` the conformance suite of sinks runs beside the target, in tables that it makes and drops.
+    ``--conformance`` the conformance suite of sinks runs beside the target, in tables that it creates and drops.
 
     :raises FailedError: if any file is invalid; it contains the result
     """
@@ -67,10 +67,10 @@ def _check_file(file: str, *, connect: bool, conformance: bool) -> dict[str, Any
 
 
 def _check_database(file: str, *, connect: bool) -> dict[str, Any]:
-    """Check a declaration of many tables, and return the problems found as a JSON-ready result.
+    """Check a declaration of many tables, and return the problems found, JSON-ready.
 
     :param file: YAML file with the declaration
-    :param connect: whether to check it against the tables of the source as well
+    :param connect: whether to check the declaration against the tables of the source as well
     """
     from airflow_provider_ckpt.config.database.expand import expand
     from airflow_provider_ckpt.config.database.load import load

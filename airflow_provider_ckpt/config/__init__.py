@@ -1,1 +1,1 @@
-"""Declarations of pipelines: ``Pipeline`` and its parts as pydantic models, and ``load``, which reads YAML files."""
+"""Declarations of pipelines: ``Pipeline`` and its sections as pydantic models, and ``load``, which reads YAML files."""

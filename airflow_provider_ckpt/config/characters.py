@@ -12,7 +12,7 @@ _MAX_SHOWN = 60
 _WORD = re.compile(r"\w+")
 _ALLOWED = frozenset("\t\n\r")
 _BIDIRECTIONAL = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-"""Bidirectional control characters, which make an editor show a text in another order than it is stored."""
+"""Bidirectional control characters; an editor shows a text with them in another order than it is stored."""
 
 
 def for_message(value: object, most: int = _MAX_SHOWN) -> str:

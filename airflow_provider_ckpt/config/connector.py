@@ -1,4 +1,4 @@
-"""Declaration of a connector: what it has, by import path, and the models of its keys.
+"""Declaration of a connector: its source, sink and dead letter store, by import path, and the models of their keys.
 
 A distribution registers a connector as an entry point of the group ``airflow_provider_ckpt.connectors``. The entry
 point's name is the ``type`` in pipelines. The object is loaded wherever a pipeline of the type is declared, even while
@@ -15,20 +15,21 @@ from airflow_provider_ckpt.config.sink import SinkSection
 from airflow_provider_ckpt.config.source import SourceSection
 
 ImportPath = str
-"""Place of a class or function: ``package.module:name``."""
+"""Import path of a class or function: ``package.module:name``."""
 
 ChosenPath = ImportPath | Callable[[Any], ImportPath]
-"""An import path, or a function that returns it for a section, if it depends on the section's keys."""
+"""An import path, or a function that returns the import path for a section if it depends on the section's keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutOfRangeTimes:
-    """Times of a source that Spark cannot represent; its reader yields them as times before all that it can have.
+    """Treatment of a source's times that Spark cannot represent, such as the infinite times of PostgreSQL.
 
-    Their records are rejected, except in columns that go to a sink of the same connector unchanged.
+    The source's reader yields a time before ``first_day`` in place of such a time. Its record is rejected, unless the
+    column goes unchanged to a sink of the same connector that stores such times.
 
     :param first_day: the earliest day that a time of the source can have, in days since 1970
-    :param message: what is wrong with such a time and what to do, after the column's name
+    :param message: description of such a time and its remedy, appended to the column's name in an error message
     :param stored_by_own_sink: whether a sink of the same connector stores such times as they are
     """
 
@@ -43,11 +44,12 @@ class SourceType:
 
     :param section: model of the section ``source``
     :param source: class that plans; created with the pipeline and the connection (:class:`~.source_protocol.Source`)
-    :param reader: class that reads in a lane; created with the pipeline, the connection and the shape
+    :param reader: class that reads in a lane; created with the pipeline, the connection and the shape of the records
         (:class:`~.source_protocol.Reader`)
     :param out_of_range_times: times of the source that Spark cannot represent; None if there are none
-    :param database: class of the database whose tables are sources, for declarations of many tables; created with the
-        connection (:class:`~.database_protocol.SourceDatabase`). None if the connector does not support them
+    :param database: class of a database whose tables are sources, for declarations of many tables; created with the
+        connection (:class:`~.database_protocol.SourceDatabase`). None if the connector does not support such
+        declarations
     """
 
     section: type[SourceSection]
@@ -59,19 +61,20 @@ class SourceType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkType:
-    """Sink of a connector. Classes are created with the pipeline, the connection and a ``SinkContext``.
+    """Sink of a connector; its classes are created with the pipeline, the connection and a ``SinkContext``.
 
     :param section: model of the section ``sink``
     :param sink: class that fences and reads receipts (:class:`~.sink_protocol.Sink`)
     :param writer: class that delivers in a lane (:class:`~.sink_protocol.Writer`)
     :param committer: class that commits all batches of a wave at once (:class:`~.sink_protocol.Committer`), which makes
         the sink two-phase; None, or a function that returns None, if the writer commits each batch
-    :param dead_letter_place: function that returns a phrase for the place of the dead letters that the sink stores,
-        such as ``table letters of connection lake``, from the pipeline and a function that returns the connection of an
-        id; None to name the target
-    :param dead_letter_keys: keys of ``dead_letter_queue`` that apply to these dead letters
-    :param conformance: module of tests that run the conformance suite beside the target of a pipeline's file, whose
-        path is in the environment variable ``AIRFLOW_CKPT_CONFORMANCE_FILE``; None if there are none
+    :param dead_letter_place: function that returns a phrase for the place where the sink stores dead letters, such as
+        ``table letters of connection lake``; its arguments are the pipeline and a function that returns the connection
+        of an id. None to name the target
+    :param dead_letter_keys: keys of ``dead_letter_queue`` that apply if the sink stores the dead letters
+    :param conformance: module of tests that run the conformance suite of sinks beside the target of a pipeline; the
+        environment variable ``AIRFLOW_CKPT_CONFORMANCE_FILE`` holds the path of the pipeline's file. None if there are
+        none
     """
 
     section: type[SinkSection]
@@ -89,14 +92,15 @@ class DeadLetterStoreType:
 
     :param store: class of the store; created with the pipeline, the connection and a ``SinkContext``
         (:class:`~.dead_letter_store.DeadLetterStore`)
-    :param place: function that returns a phrase for the place of the dead letters, as ``SinkType.dead_letter_place``
+    :param place: function that returns a phrase for the place of the dead letters, with the arguments of
+        ``SinkType.dead_letter_place``
     :param keys: keys of ``dead_letter_queue`` that apply to the store: some of ``connection``, ``topic``, ``brokers``,
         ``compression``, ``table`` and ``path``
-    :param needed: keys of these that the store requires, each with a phrase for its meaning
+    :param needed: the required ones of these keys, each with a phrase for its meaning
     :param needs_connection: whether the store requires a connection: that of ``dead_letter_queue.connection``, or of a
         sink or source of the same type
-    :param instead_of_connection: key that makes a connection unnecessary; if it is given without ``sink``, it implies
-        this store
+    :param instead_of_connection: key that makes a connection unnecessary; if the key is given without ``sink``, this
+        store is used
     """
 
     store: ImportPath
@@ -114,14 +118,15 @@ class Connector:
     :param source: the source; None if the connector has none
     :param sink: the sink; None if the connector has none
     :param dead_letter_store: the store for the dead letters of any sink; None if the connector has none
-    :param raw_copy: class that copies rows from a source to a sink of this connector without decoding them, chosen by
-        the sink's section if it depends on its keys; created with the pipeline, both connections, a ``SinkContext`` and
-        the shape (:class:`~.raw_copy_protocol.RawCopy`)
+    :param raw_copy: class that copies rows from a source to a sink of this connector without decoding them; created
+        with the pipeline, both connections, a ``SinkContext`` and the shape of the records
+        (:class:`~.raw_copy_protocol.RawCopy`). A function of the sink's section if the class depends on its keys; None
+        if rows are always decoded
     :param dataset: function of section and connection that returns namespace and name of the source or sink by
         OpenLineage's rules; None for the type and the section's place
     :param preload: names of modules that the classes import lazily, such as a driver's, which a Spark worker may import
         in advance
-    :param preload_before_fork: names of modules that a scheduler may import before it forks its tasks, which must not
+    :param preload_before_fork: names of modules that a scheduler may import before it forks its tasks; they must not
         import native libraries that start threads
     """
 

@@ -16,8 +16,8 @@ class ConnectorSection(Section):
     :param type: type of the source or sink: the name under which its connector is installed
     :param connection: Airflow connection id
     :cvar side: name of the section
-    :cvar place_key: key that names what is read or written, such as ``table``; messages and dead letters contain its
-        value
+    :cvar place_key: key whose value names the table, topic or path that is read or written, such as ``table``; messages
+        and dead letters contain this value
     :cvar needs_order: whether batches of a partition must be delivered in order, as they are to and from Kafka
     """
 

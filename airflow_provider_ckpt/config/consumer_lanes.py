@@ -1,4 +1,7 @@
-"""The key ``consumer``: how many lanes there are, how batches are spread over them, and where order forbids it."""
+"""Model of the section ``consumer`` of a declaration: number of lanes, and distribution of batches over them.
+
+It refuses a distribution that gives up the order of batches where source or sink require it.
+"""
 
 from __future__ import annotations
 
@@ -52,9 +55,10 @@ class Consumer(Section):
 def refuse_round_robin_if_ordered(pipeline: Pipeline) -> None:
     """Refuse ``round_robin``, which spreads a partition over lanes, where the order of its batches matters.
 
-    That is so for sinks that upsert, and for connectors whose records have an order (semantics, section 6).
+    The order matters for sinks that upsert, and for connectors whose records have an order (semantics, section 6).
 
-    :raises ValueError: if ``consumer.strategy`` is ``round_robin`` there
+    :param pipeline: the declaration
+    :raises ValueError: if ``consumer.strategy`` is ``round_robin`` for such a pipeline
     """
     if pipeline.consumer.strategy != "round_robin":
         return

@@ -1,4 +1,7 @@
-"""Models of the keys that declare the delivery policy: StreamForge's keys unchanged, further keys, and the defaults."""
+"""Models of the keys that declare the delivery policy: commits, retries, dead letters, and missing or null fields.
+
+They are StreamForge's keys, which are accepted as they are written, and further keys.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from airflow_provider_ckpt.core.retry_policy import RetryPolicy
 from airflow_provider_ckpt.core.settle_cadence import SettleCadence
 
 DeliveryGuarantee = Literal["at_least_once", "at_most_once", "exactly_once"]
-"""Delivery guarantee of a pipeline: how often a record may reach the target."""
+"""Delivery guarantee of a pipeline: the number of times that a record may reach the target."""
 
 
 class CommitStrategy(Section):
@@ -31,12 +34,14 @@ class CommitStrategy(Section):
     :param manual_commit: whether the numbers of batches decide when to settle; ``False`` settles by timer alone
     :param commit_mode: ``sync`` settles each batch of a lane before the next one is sent; ``async`` does not wait
     :param commit_interval: records per batch; the source chooses if it is ``auto``
-    :param commit_interval_ms: maximum time between two settlements; None for no limit before the end of the wave
+    :param commit_interval_ms: with ``manual_commit``, maximum time between two settlements; None for no limit before
+        the end of the wave
     :param commit_timeout_ms: maximum time of one statement of a settlement, including its wait for locks
     :param auto_commit_interval_ms: the timer's interval, if ``manual_commit`` is false
-    :param checkpoint_after_ms: time after which ``min_checkpoint_count`` batches are settled
-    :param min_checkpoint_count: if the checkpoint could pass fewer batches than this, they wait for the wave's end
-    :param max_checkpoint_count: if the checkpoint could pass this many batches, they are settled at once
+    :param checkpoint_after_ms: time since the last settlement after which ``min_checkpoint_count`` batches are settled
+    :param min_checkpoint_count: number of batches by which the checkpoint can move that are settled after
+        ``checkpoint_after_ms``; fewer batches wait for ``commit_interval_ms`` or the end of the wave
+    :param max_checkpoint_count: number of batches by which the checkpoint can move that are settled at once
     """
 
     manual_commit: bool = True
@@ -93,7 +98,7 @@ class Retry(Section):
 
 
 SAME = "same"
-"""Value of ``dead_letter_queue.sink`` that lets the sink itself store the dead letters."""
+"""Value of ``dead_letter_queue.sink`` with which the sink itself stores the dead letters."""
 
 
 def _stores_with_brokers() -> list[str]:
@@ -103,7 +108,7 @@ def _stores_with_brokers() -> list[str]:
 
 
 def _store_implied_by_brokers(data: object) -> object:
-    """Return a ``dead_letter_queue`` section with the ``sink`` that ``brokers`` implies if it has no ``sink``.
+    """Return a ``dead_letter_queue`` section in which ``sink`` is set, if it has ``brokers`` but no ``sink``.
 
     StreamForge's declarations have this form. Any other section is returned unchanged.
     """
@@ -114,7 +119,7 @@ def _store_implied_by_brokers(data: object) -> object:
 
 
 def _dead_letter_destination(value: object) -> object:
-    """Return a value of ``dead_letter_queue.sink`` that is ``same``, or a type with a dead letter store.
+    """Check that a value of ``dead_letter_queue.sink`` is ``same`` or a type with a dead letter store, and return it.
 
     :raises ValueError: if it is neither; the message lists the supported values
     """
@@ -134,11 +139,11 @@ class DeadLetterQueue(Section):
 
     :param enabled: whether dead letters are written; if not, an error that requires one halts the run, and nothing is
         dropped
-    :param sink: ``same`` writes them with the batch: to a table beside a PostgreSQL target, to JSON lines beside a
+    :param sink: ``same`` writes them with the batch: to a table beside the target in a database, to JSON lines beside a
         table of files, to ``topic`` for a Kafka target. Another destination is the type of a connector with a dead
-        letter store, and is written before the batch's receipt. The default is ``kafka`` if ``brokers`` is given
-    :param connection: Airflow connection id, for ``kafka`` and ``postgres``; by default that of a sink or source of the
-        same type
+        letter store, and is written before the batch's receipt. The default is ``kafka`` if ``brokers`` is given, else
+        ``same``
+    :param connection: Airflow connection id of the destination; by default that of a sink or source of the same type
     :param topic: topic, for ``kafka``, and for ``same`` with a Kafka target
     :param brokers: brokers to use instead of the connection's, for ``kafka``
     :param compression: compression of the messages, for ``kafka``; for ``same`` with a Kafka target, compression of the
@@ -198,7 +203,7 @@ def _null_word(value: object) -> object:
 
 
 class ErrorHandling(Section):
-    """Handling of fields that a record lacks, or in which it holds null.
+    """Handling of fields that a record lacks, and of fields that are null.
 
     :param missing_field_behavior: for a field that a record lacks: ``error``, ``null``, or ``skip`` the record
     :param null_value_behavior: for a field that is null: ``passthrough``, ``error``, or ``skip`` the record

@@ -28,7 +28,7 @@ MAX_NODES = 10_000
 """Maximum number of keys and values in a declaration after aliases are expanded."""
 
 PIPELINE_KEYS = "a pipeline needs name, source and sink"
-"""Clause that says which keys the declaration of a pipeline needs."""
+"""Clause of the error about an empty text: the keys that the declaration of a pipeline needs."""
 
 _TAG = "tag:yaml.org,2002:"
 _MAX_NUMBER_LENGTH = 100
@@ -36,7 +36,7 @@ _AMBIGUOUS_NUMBER = re.compile(r"[-+]?[0-9][0-9_]*+(?::[0-9_.]++)++|[-+]?0[0-7_]
 """Pattern of numbers that YAML 1.1 reads in base 60 or base 8, such as ``1:30`` and ``010``; they are faults."""
 
 _DELIMITER = ("transform", "delimiter")
-"""Key path of the only value that may be a control character: the delimiter of CSV."""
+"""Path of the only key whose value may be a control character: the delimiter of CSV."""
 
 _UNSEEN = "holds {}, which cannot be seen; leave it out"
 
@@ -44,7 +44,7 @@ _NULL_WORD_ALLOWED = ("error_handling", "missing_field_behavior")
 
 
 class NotReadableError(Exception):
-    """A text is not valid YAML, or exceeds a limit, so that no data can be read from it.
+    """Error of a text that is not valid YAML, or exceeds a limit, so that no data can be read from it.
 
     :ivar line: the line of the error, from 1; None if it is not known
     :ivar problem: text of the problem; it names no key of the document
@@ -61,7 +61,7 @@ class Document:
 
     :param text: the YAML text
     :param environment: environment variables that values may refer to
-    :param content: clause that says which keys the declaration needs, for the error about an empty text
+    :param content: clause with the keys that the declaration needs, for the error about an empty text
     :ivar data: the plain data; a value with a fault is missing or None
     :ivar faults: pairs of a line and the problem in that line, in order
     :raises NotReadableError: if the text is not a single YAML document with a mapping of keys, or is too large
@@ -75,7 +75,7 @@ class Document:
         self.faults: list[tuple[int, Problem]] = sorted(reader.faults, key=lambda fault: fault[0])
 
     def line(self, path: KeyPath) -> int:
-        """Return the line, from 1, of the key at a path; if the key is missing, that of its nearest parent."""
+        """Return the line, from 1, of the key at a path; if the key is missing, the line of its nearest parent."""
         node, line = self._root, int(self._root.start_mark.line) + 1
         for part in path:
             if id(node) not in self._children:

@@ -1,4 +1,4 @@
-"""Types of the fields in a pipeline's declaration, and the base class of its sections."""
+"""Types of the fields in a declaration, such as whole numbers and column names, and the base class of its sections."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WholeNumber = Annotated[int, BeforeValidator(_not_bool), Field(le=2**63 - 1)]
 """A whole number that fits a 64-bit column; ``true``, which pydantic alone would read as 1, is refused."""
 
 Milliseconds = Annotated[int, BeforeValidator(_not_bool), Field(le=2**31 - 1)]
-"""A number of milliseconds, 24 days at most."""
+"""A number of milliseconds, 24 days at most; ``true`` and ``false`` are refused."""
 
 Number = Annotated[float, BeforeValidator(_not_bool)]
 """A number with or without decimals; ``true`` and ``false`` are refused."""
@@ -37,7 +37,7 @@ class Section(BaseModel):
 
 
 def _values_as_text(values: object) -> object:
-    """Return a mapping whose numbers and booleans are text as in YAML: ``true`` for True, ``4`` for 4.
+    """Return a mapping whose numbers and booleans are replaced by text as in YAML: ``true`` for True, ``4`` for 4.
 
     A value that is not a mapping is returned unchanged, so that pydantic reports it as an error.
     """
@@ -76,4 +76,4 @@ def _not_blank(text: str) -> str:
 
 
 RequiredText = Annotated[str, AfterValidator(_not_blank)]
-"""A text that is not empty, for a key without default."""
+"""A text that is not empty, for a key without a default."""

@@ -1,6 +1,6 @@
-"""Find the connector of a type, such as ``kafka``, among the entry points of installed distributions.
+"""Find the installed connector of a type, such as ``kafka``, by the entry points of distributions.
 
-An entry point is loaded only if its type is asked for, so a broken one disturbs no pipeline of another type.
+A connector is imported only if its type is needed, so a broken connector does not affect pipelines of other types.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from typing import Literal
 from airflow_provider_ckpt.config.connector import Connector
 
 GROUP = "airflow_provider_ckpt.connectors"
-"""Group of the entry points, and the package of the built-in connectors."""
+"""Name of the group of entry points; it is also the package of the built-in connectors."""
 
 Part = Literal["source", "sink", "dead_letter_store"]
-"""Attribute of :class:`Connector` with one of the things that a connector may have."""
+"""Name of an attribute of :class:`Connector` that a connector may lack."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _OBJECT = "CONNECTOR"
@@ -45,6 +45,7 @@ _loaded: dict[str, Connector] = {}
 def find_connector(kind: str) -> Connector:
     """Return the connector of a type.
 
+    :param kind: the type, such as ``kafka``
     :raises UnknownTypeError: if no distribution has the type
     :raises ConnectorError: if its connector cannot be imported, or two distributions claim the type
     """
@@ -57,6 +58,7 @@ def find_connector(kind: str) -> Connector:
 def connector_path(kind: str) -> str:
     """Return the import path of a type's connector, such as ``package.module:CONNECTOR``.
 
+    :param kind: the type, such as ``kafka``
     :raises UnknownTypeError: if no distribution has the type
     :raises ConnectorError: if two distributions claim the type
     """
@@ -76,7 +78,7 @@ def connector_path(kind: str) -> str:
 
 
 def use_paths(paths: Mapping[str, str]) -> None:
-    """Have connectors be imported from paths that another process has found, instead of from entry points.
+    """Import connectors in this process from paths that another process has found, instead of from entry points.
 
     Spark's executors then need the packages of the connectors, but no metadata of their distributions.
 
@@ -88,7 +90,9 @@ def use_paths(paths: Mapping[str, str]) -> None:
 def types_with(part: Part) -> list[str]:
     """Return the types whose connector has a source, a sink or a dead letter store, sorted; broken ones are left out.
 
-    All installed connectors are loaded for it, so it is only for error messages and the like.
+    All installed connectors are imported, which is slow; the function is meant for error messages.
+
+    :param part: the attribute that the connector must have
     """
     return [kind for kind, connector in installed_connectors() if getattr(connector, part) is not None]
 
@@ -104,9 +108,9 @@ def installed_connectors() -> Iterator[tuple[str, Connector]]:
 
 @cache
 def _claims() -> Mapping[str, Mapping[str, str]]:
-    """Return, by type, the import paths that distributions give for it, each with name and version of the distribution.
+    """Return, for each type, the import paths in entry points, by name and version of the distribution.
 
-    Of distributions with the same name, the first one on the path counts, as for an import.
+    Of distributions with the same name, the first one on the import path counts.
     """
     found: dict[str, dict[str, str]] = {}
     seen: set[str] = set()
@@ -123,8 +127,8 @@ def _claims() -> Mapping[str, Mapping[str, str]]:
 def _metadata_with_group() -> Iterator[str]:
     """Yield the metadata directories of the distributions that have an entry point of the group.
 
-    The files are searched as text, in a third of the time that :mod:`importlib.metadata` takes to parse those of all
-    distributions; every process that parses a DAG does this.
+    The files are searched as text, in a third of the time that :mod:`importlib.metadata` takes to parse the files of
+    all distributions; every process that parses a DAG does this.
     """
     for entry in sys.path:
         with suppress(OSError), os.scandir(entry or ".") as found:
@@ -137,9 +141,9 @@ def _metadata_with_group() -> Iterator[str]:
 
 @cache
 def _built_in() -> frozenset[str]:
-    """Return the types of this package's own connectors, which are also found if its code has no metadata.
+    """Return the types of this package's own connectors, found without the package's metadata.
 
-    That is so in a tree of sources and in a zip file.
+    The metadata is missing in a tree of sources and in a zip file.
     """
     package = import_module(GROUP)
     return frozenset(

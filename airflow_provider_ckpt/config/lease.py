@@ -1,6 +1,6 @@
-"""Model of the section ``lease`` of a declaration: validity of the lease, and what a run does if another run holds it.
+"""Model of the section ``lease`` of a declaration: validity of the lease, and reaction while another run holds it.
 
-The lease itself, and who is granted it, is :mod:`airflow_provider_ckpt.core.lease`.
+:mod:`airflow_provider_ckpt.core.lease` decides who gets the lease.
 """
 
 from __future__ import annotations

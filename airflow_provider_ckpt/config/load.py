@@ -30,7 +30,7 @@ MAX_PROBLEMS = 20
 """Maximum number of problems that an error lists; the rest is only counted."""
 
 _MAX_LINE_LENGTH = 500
-"""Maximum number of characters in the line of an error message that reports one problem, including file and key."""
+"""Maximum number of characters in one line of an error message, including file and key."""
 
 _MAX_NAME_LENGTH = 200
 """Maximum number of characters of a file's name in an error message; longer names are cut."""
@@ -41,7 +41,7 @@ def load(path: str | PathLike[str]) -> Pipeline:
 
     :param path: the file
     :raises ConfigError: if the file cannot be read or is invalid; the message has one line for each problem. Missing
-        keys come last, because a misspelt key is often the cause
+        keys come last, because a misspelt key is often the cause of a missing one
     """
     return parse(read_text(path), fsdecode(path))
 
@@ -89,8 +89,8 @@ def parse_document(text: str, name: str, content: str = PIPELINE_KEYS) -> Docume
 
     :param text: the YAML text
     :param name: name of the text in error messages
-    :param content: clause that says which keys a text needs, for the error about an empty text
-    :raises ConfigError: if the text is not YAML, is too large, or has a fault that YAML alone shows
+    :param content: clause with the keys that the declaration needs, for the error about an empty text
+    :raises ConfigError: if the text is not YAML, is too large, or has a fault such as a duplicate key
     """
     if len(text) > MAX_BYTES:
         raise ConfigError(_problem_line(name, None, _too_large_problem(len(text))))
@@ -108,7 +108,7 @@ def refuse_invisible_characters(data: Mapping[str, Any], name: str) -> None:
 
     :param data: the declaration
     :param name: name of the data in error messages
-    :raises ConfigError: with one line for each such key and text
+    :raises ConfigError: if there is such a character; the message has one line for each key or text with one
     """
     unseen = [(None, fault) for fault in invisible_characters(data)]
     if unseen:
@@ -148,7 +148,7 @@ def _too_large_problem(size: int) -> Problem:
 
 
 def validate(model: type[_M], data: Mapping[str, Any], name: str, line: Callable[[KeyPath], int] | None = None) -> _M:
-    """Return an instance of a Pydantic model that holds the given data, after validating the data.
+    """Validate data by a Pydantic model, and return the instance of the model.
 
     :param model: the model, such as that of a pipeline
     :param data: the declaration, with the same keys as in YAML

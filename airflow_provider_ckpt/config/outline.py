@@ -29,7 +29,7 @@ class Outline:
     """Name, DAG and schedule of a pipeline, as far as they can be read from a file that may be invalid.
 
     :param name: the pipeline's name; None if it cannot be read
-    :param dag_id: the DAG's id; None if the file declares no DAG, or its name cannot be read
+    :param dag_id: the DAG's id; None if the file declares no DAG, or the id cannot be read
     :param schedule: a cron expression, a preset or an interval, not checked; None if there is none or it cannot be read
     :param start_date: the DAG's start date; None if there is none or it cannot be read
     """
@@ -56,9 +56,9 @@ def read_outline(path: Path) -> Outline:
 
 
 def may_declare(path: Path, dag_id: str) -> bool:
-    """Return whether a pipeline's file may declare the DAG of an id; the text is searched, and YAML is not parsed.
+    """Return whether a pipeline's file may declare the DAG of an id, by a search of the text without parsing YAML.
 
-    A file without the text cannot declare the DAG, unless an escape sequence or an environment variable hides it.
+    A file without the text cannot declare the DAG, unless an escape sequence or an environment variable hides the id.
 
     :param path: the YAML file
     :param dag_id: id of the DAG
@@ -73,7 +73,7 @@ def may_declare(path: Path, dag_id: str) -> bool:
 def declares_many_tables(path: Path) -> bool:
     """Return whether a file declares many tables of a database instead of one pipeline: it has the key ``database``.
 
-    The text is searched, and YAML is parsed only if its keys do not begin lines.
+    The text is searched. YAML is parsed only if the file may have the key in the form ``{database: …}``.
 
     :param path: the YAML file
     """

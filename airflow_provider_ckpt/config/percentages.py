@@ -20,4 +20,4 @@ def _parse_percentage(value: object) -> Decimal:
 Percentage = Annotated[
     Decimal, BeforeValidator(_parse_percentage), PlainSerializer(lambda part: f"{part * 100:f}%", return_type=str)
 ]
-"""A percentage as text such as ``50%``, as a part from 0 to 1."""
+"""A percentage, written as text such as ``50%``; its value is a fraction from 0 to 1."""

@@ -1,4 +1,4 @@
-"""Model of a pipeline's declaration; the model of each section is in the file of the same name.
+"""Model of a pipeline's declaration; the models of its sections are in files of their own.
 
 Keys and defaults are those of the tables in the docs; unknown keys are errors.
 """
@@ -42,9 +42,9 @@ class Pipeline(Section):
     :param retry: number and delay of the attempts of a batch
     :param dead_letter_queue: destination of dead letters
     :param error_handling: handling of missing and null fields
-    :param error_policy: reactions that replace the default ones, by error type
+    :param error_policy: actions that replace the default ones, by error type
     :param consumer: distribution of batches over lanes
-    :param lease: validity of the pipeline's lease, and what a run does if another run holds it
+    :param lease: validity of the pipeline's lease, and reaction to a lease that another run holds
     :param run: execution of a run
     :param recovery: detection of records that appear late in the source
     :param schema_: reaction to changes of the source's columns; the YAML key is ``schema``. None: each run reads the
@@ -80,7 +80,7 @@ class Pipeline(Section):
         """Airflow connection id of a dead letter destination other than the sink.
 
         It is ``dead_letter_queue.connection``, or else the connection of a sink or source of the same type. It is None
-        if the sink writes the dead letters, or neither is given.
+        if the sink writes the dead letters, or none of these connections is given.
         """
         queue = self.dead_letter_queue
         if not queue.in_other_store or queue.connection:
@@ -118,7 +118,7 @@ class Pipeline(Section):
     def document(self) -> dict[str, Any]:
         """Return the declaration as JSON-ready data without ``dag``, the form in which the ledger stores it.
 
-        ``Pipeline.model_validate`` reads it. It contains no secret unless ``run.conf`` or an environment variable does;
-        secrets belong in connections.
+        ``Pipeline.model_validate`` is the inverse. The data contains no secret unless ``run.conf`` or an environment
+        variable does; secrets belong in connections.
         """
         return self.model_dump(mode="json", by_alias=True, exclude={"dag"})

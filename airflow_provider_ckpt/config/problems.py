@@ -1,4 +1,4 @@
-"""Convert pydantic's validation errors to problems that name the key and say what to write instead.
+"""Convert pydantic's validation errors to problems that name the key and the values that it may have.
 
 For an unknown key the problem names the nearest known one. ``load.py`` adds the line of a key in its file.
 """
@@ -19,7 +19,7 @@ from airflow_provider_ckpt.config.installed_connectors import types_with
 from airflow_provider_ckpt.config.unknown_keys import KeyPath, annotation_at, suggestion, unknown_key_text
 
 _KEY = "[key]"
-"""Last part of pydantic's location of an error that is in a mapping's key instead of its value."""
+"""Last part of the location that pydantic gives for an error in a mapping's key instead of its value."""
 
 _ABSENT = frozenset({"missing", "extra_forbidden"})
 _EXPECTED = {
@@ -156,7 +156,7 @@ def _limit_text(detail: ErrorDetails) -> str:
 def _allowed_texts(detail: ErrorDetails) -> list[str]:
     """Return the values that a literal or enum error allows; empty for other errors.
 
-    pydantic gives them as prose: ``'a', 'b' or 'c'``.
+    pydantic gives the values as prose: ``'a', 'b' or 'c'``.
     """
     if detail["type"] not in ("literal_error", "enum"):
         return []
@@ -165,10 +165,9 @@ def _allowed_texts(detail: ErrorDetails) -> list[str]:
 
 
 def _choices(model: type[BaseModel], path: KeyPath, data: object) -> list[str]:
-    """Return the texts that a key allows as its value; empty if it allows any.
+    """Return the texts that a key allows as its value; empty if it allows any text.
 
-    They come from the key's enum or ``Literal`` type; those of ``source.type`` and ``sink.type`` are the installed
-    types.
+    They come from the key's enum or ``Literal`` type; ``source.type`` and ``sink.type`` allow the installed types.
 
     :param model: the model that was validated
     :param path: path of the key

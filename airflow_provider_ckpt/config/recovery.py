@@ -1,4 +1,4 @@
-"""Model of the section ``recovery`` of a declaration: which records a recovery compares with the receipts."""
+"""Model of the section ``recovery`` of a declaration: the records that a recovery compares with the receipts."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class RecoverySection(Section):
 
     :param window: distance in time at which the low watermark follows the checkpoint; only records above the low
         watermark are found
-    :param settle_lag: minimum age of receipts that a recovery compares with the source. It only avoids noise: what is
-        younger is compared by a later recovery
+    :param settle_lag: minimum age of receipts that a recovery compares with the source, because late records are common
+        in younger ranges; a later recovery compares them
     """
 
     window: Duration = timedelta(days=7)

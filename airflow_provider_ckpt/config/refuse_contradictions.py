@@ -1,4 +1,4 @@
-"""Refuse declarations whose keys contradict each other, or that no combination of source, sink and engine supports."""
+"""Refuse declarations whose keys contradict each other, or ask for what source, sink and engine cannot do together."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ def refuse_contradictions(pipeline: Pipeline) -> None:
 
 
 def _check_refresh(pipeline: Pipeline) -> None:
-    """Refuse a source that is read as a whole without a sink that replaces, and the reverse.
+    """Refuse ``source.mode: full`` without a sink that replaces all rows, and such a sink with any other source.
 
+    :param pipeline: the declaration
     :raises ValueError: if one is given without the other, or with delivery at most once or the section ``schema``
     """
     full, replaces = pipeline.source.is_full, pipeline.sink.replaces is not None
@@ -61,9 +62,10 @@ def _check_refresh(pipeline: Pipeline) -> None:
 
 
 def _check_creation(pipeline: Pipeline) -> None:
-    """Refuse to create a target whose columns are unknown before Spark has run.
+    """Refuse ``sink.create`` if the target's columns are unknown before Spark has run.
 
-    :raises ValueError: if the source does not tell its columns' types, or the transform chooses the columns
+    :param pipeline: the declaration
+    :raises ValueError: if the source does not report the types of its columns, or the transform determines the columns
     """
     if not pipeline.sink.creates_target:
         return
@@ -81,9 +83,10 @@ def _check_creation(pipeline: Pipeline) -> None:
 
 
 def _check_dead_letter_store(pipeline: Pipeline) -> None:
-    """Raise an error if a dead letter store lacks both the connection that it needs and the key that can replace it.
+    """Refuse a dead letter store that needs a connection, if neither a connection nor the key in its place is given.
 
-    :raises ValueError: naming the keys of which one is missing
+    :param pipeline: the declaration
+    :raises ValueError: if both are missing; the message names the keys
     """
     queue = pipeline.dead_letter_queue
     if not queue.in_other_store:

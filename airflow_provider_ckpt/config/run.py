@@ -1,4 +1,4 @@
-"""Model of the section ``run`` of a declaration: the Spark that executes a run, its time budget, and its result."""
+"""Model of the section ``run`` of a declaration: the Spark that executes a run, its time budget, and held batches."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def _default_engine(given: dict[str, Any]) -> Literal["warm", "submit"]:
 
 
 class RunSection(Section):
-    """Execution of a run: its Spark, its time limit, and its result.
+    """Execution of a run: its Spark, its time limit, and its failure because of held batches.
 
-    :param engine: ``warm`` shares a local Spark that stays on the machine between runs, ``submit`` starts one for each
-        run by the apache-spark provider's hook, ``connect`` uses a Spark Connect server; by default ``warm``, and
-        ``submit`` with a connection
-    :param connection: the Spark connection's id; without one, ``submit`` starts a local master
+    :param engine: ``warm`` shares a local Spark that stays on the machine between runs, ``submit`` starts a Spark for
+        each run by the apache-spark provider's hook, ``connect`` uses a Spark Connect server; by default ``submit`` if
+        a connection is given, else ``warm``
+    :param connection: id of the Spark connection; without a connection, ``submit`` starts a local master
     :param time_budget: time after which no further wave is planned; remaining work waits for the next run
     :param fail_on_hold: whether a run that ends with held batches fails
     :param conf: additional Spark properties

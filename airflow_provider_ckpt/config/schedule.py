@@ -23,7 +23,7 @@ _TASK_ARGUMENTS = {
 """Keys of the section ``dag`` that are arguments of tasks, with Airflow's names of these arguments."""
 
 _MAX_NAME = 256
-"""Largest number of characters in the name of a pool or queue in Airflow's database."""
+"""Maximum number of characters in the name of a pool or queue in Airflow's database."""
 
 _MAX_INTEGER = 2**31 - 1
 """Largest integer in Airflow's database."""
@@ -61,8 +61,8 @@ AssetUri = Annotated[str, AfterValidator(_uri)]
 class WorkSchedule(Section):
     """Schedule that starts a run when enough new records wait in the source; :class:`CkptWorkTrigger` implements it.
 
-    :param at_least: number of new positions that starts a run at once
-    :param longest_wait: time after which fewer new positions start a run, too
+    :param at_least: number of new positions with which a run starts at once
+    :param longest_wait: maximum time that a new record waits; then a run starts with fewer new positions
     :param check_every: time between two checks of the source, at least one second
     """
 
@@ -86,7 +86,7 @@ class DagSection(Section):
     :param every: a fixed interval
     :param assets: URIs of assets; a run starts when all of them have an event
     :param work: schedule by the number of new records
-    :param start_date: date before which nothing is scheduled; None for no such date
+    :param start_date: date before which no run is scheduled; None for no such date
     :param tags: the DAG's tags
     :param owner: the tasks' owner
     :param task_retries: Airflow's retries of a task, for infrastructure failures; retries of batches follow the
@@ -134,6 +134,6 @@ class DagSection(Section):
 
     @property
     def task_arguments(self) -> dict[str, Any]:
-        """Arguments of the DAG's tasks, under Airflow's names; only those that the file gives."""
+        """Arguments of the DAG's tasks that the file gives, under Airflow's names."""
         given = ((name, getattr(self, key)) for key, name in _TASK_ARGUMENTS.items() if key in self.model_fields_set)
         return {name: value for name, value in given if value is not None}

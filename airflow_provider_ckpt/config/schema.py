@@ -1,4 +1,4 @@
-"""Model of the section ``schema`` of a declaration: reaction of a run to changes of the source's columns."""
+"""Model of the section ``schema`` of a declaration: the policy of changes of the source's columns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
 
 _EVERY_COLUMN = re.compile(r"(?:^|[(,.])\s*\*\s*(?:$|[),])")
-"""Part of an expression that stands for all columns, as in ``struct(*)``."""
+"""Pattern of a part of an expression that stands for all columns, as in ``struct(*)``."""
 
 
 NewColumn = Literal["evolve", "freeze", "discard", "dead_letter"]
@@ -26,7 +26,7 @@ OtherType = Literal["freeze", "dead_letter"]
 
 
 class ColumnSchemaSection(Section):
-    """Reaction to changes of one column of the source; a key that is left out has the value of the section ``schema``.
+    """Reaction to changes of one column of the source; an omitted key has the value of the section ``schema``.
 
     The keys are those of :class:`SchemaSection`.
     """
@@ -39,15 +39,17 @@ class ColumnSchemaSection(Section):
 
 
 class SchemaSection(Section):
-    """Reaction to changes of the source's columns; by default, each of them ends the run before anything is sent.
+    """Reaction to changes of the source's columns; ``freeze``, the default of each key, fails the run before it plans.
 
-    :param new_column: ``evolve`` adds it to the target, ``discard`` does not read it, ``dead_letter`` rejects each row
-        with a value in it, ``freeze`` fails the run
-    :param wider_type: for a type that has all values of the old one: ``evolve`` widens the target's column
-    :param dropped_column: ``keep`` delivers null for it from here on, and the target keeps its column
-    :param renamed_column: ``as_new`` treats it as a dropped and a new column, ``follow`` renames the target's column
-    :param other_type: for a type that lacks values of the old one: ``dead_letter`` rejects each row with a value in it
-    :param columns: keys that have another value for a column of this name
+    :param new_column: for a new column: ``evolve`` adds it to the target, ``discard`` does not read it, ``dead_letter``
+        makes each row with a value in it a dead letter
+    :param wider_type: for a type that has all values of the old type: ``evolve`` widens the target's column
+    :param dropped_column: for a dropped column: ``keep`` delivers null for it, and the target keeps its column
+    :param renamed_column: for a renamed column: ``follow`` renames the target's column, ``as_new`` treats it as a
+        dropped and a new column
+    :param other_type: for a type that lacks values of the old type: ``dead_letter`` makes each row with a value in it a
+        dead letter
+    :param columns: by column name, the keys that have another value for this column
     """
 
     new_column: NewColumn = "freeze"
@@ -71,13 +73,13 @@ class SchemaSection(Section):
 
     @property
     def policy(self) -> SchemaPolicy:
-        """The policy that the section declares."""
+        """The section as a :class:`SchemaPolicy`, which decides about changes."""
         columns = {name: keys.model_dump(exclude_none=True) for name, keys in self.columns.items()}
         return SchemaPolicy(**self.model_dump(exclude={"columns"}), columns=columns)
 
     @property
     def declared(self) -> list[str]:
-        """Keys that allow a change, such as ``new_column`` or ``columns.note.new_column``."""
+        """Paths of the keys that are not ``freeze``, such as ``new_column`` or ``columns.note.new_column``."""
         allowing = [key for key, value in self.model_dump(exclude={"columns"}).items() if value != "freeze"]
         for name, keys in self.columns.items():
             allowing += [f"columns.{name}.{key}" for key, value in keys.model_dump().items() if value not in _FROZEN]
@@ -88,7 +90,11 @@ _FROZEN = (None, "freeze")
 
 
 def refuse_without_effect(pipeline: Pipeline) -> None:
-    """Raise ValueError for a section ``schema`` that source, sink or transform leave without effect."""
+    """Refuse a section ``schema`` that has no effect because of the source, the sink or the transform.
+
+    :param pipeline: the declaration
+    :raises ValueError: if a key of the section has no effect; the message names the key
+    """
     schema = pipeline.schema_
     if schema is None:
         return
@@ -113,10 +119,10 @@ def refuse_without_effect(pipeline: Pipeline) -> None:
 def column_use(pipeline: Pipeline, reserved: frozenset[str]) -> ColumnUse:
     """Return the use that a pipeline makes of its source's columns.
 
-    A function may use each column. An expression uses each column whose name occurs in it.
+    A Python function counts as using every column. An expression uses each column whose name occurs in it.
 
     :param pipeline: the pipeline
-    :param reserved: names that no column of the target can have, in lower case
+    :param reserved: names that no column of the target can have, such as those of control columns, in lower case
     """
     transform = pipeline.transform
     texts = [*filter(None, [transform.where]), *(transform.select or {}).values()]

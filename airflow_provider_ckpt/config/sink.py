@@ -1,4 +1,4 @@
-"""Base class of the models of a pipeline's section ``sink``; each connector has its own, with its keys."""
+"""Base class of the models of a declaration's section ``sink``; each connector has a model with keys of its own."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ _PLAIN_NAME = re.compile(r"[\w$-]+(?:\.[\w$-]+)*")
 
 
 class SinkSection(ConnectorSection):
-    """Sink of records: the keys of every type of sink, and what a sink of the type can do.
+    """Section ``sink``: the keys that every type of sink has, and properties of the type that other code needs.
 
     :param type: type of the sink, such as ``postgres``
     :param connection: Airflow connection id
-    :cvar changes_columns: whether the sink is a :class:`~.sink_protocol.SinkWithSchemaChanges`, for ``schema``
+    :cvar changes_columns: whether the sink can change the target's columns
+        (:class:`~.sink_protocol.SinkWithSchemaChanges`), which the section ``schema`` needs
     """
 
     side = "sink"
@@ -25,9 +26,9 @@ class SinkSection(ConnectorSection):
 
     @classmethod
     def name_in_place(cls, name: str) -> str:
-        """Return the name of a schema or table as it is written in the value of ``place_key``, quoted where needed.
+        """Return the name of a schema or table as it is written in the value of ``place_key``, quoted where necessary.
 
-        :raises ValueError: if the name cannot be a part of it, since it would name another place
+        :raises ValueError: if the name cannot be a part of the value, since the value would then name another place
         """
         if not _PLAIN_NAME.fullmatch(name):
             raise ValueError(
@@ -38,7 +39,7 @@ class SinkSection(ConnectorSection):
 
     @property
     def place_parts(self) -> tuple[str, ...]:
-        """The place as names without quotes, which are equal for two spellings of one place."""
+        """The parts of the target's name without quotes, so that two spellings of one target are equal."""
         return (self.place,)
 
     @property
@@ -53,12 +54,12 @@ class SinkSection(ConnectorSection):
 
     @property
     def replaces(self) -> ReplaceLimits | None:
-        """Limits of a sink that replaces all records of the target by those of a run; None for any other sink."""
+        """Limits of a sink that replaces all rows of the target in each run; None for any other sink."""
         return None
 
     @property
     def creates_target(self) -> bool:
-        """True if a missing target is created from the source's columns (:class:`~.SinkThatCreatesTarget`)."""
+        """True if a missing target is created with the source's columns (:class:`~.SinkThatCreatesTarget`)."""
         return False
 
     @property
@@ -68,15 +69,18 @@ class SinkSection(ConnectorSection):
 
     @property
     def may_store_other_rows(self) -> bool:
-        """True if the target may take more or fewer rows than are sent, so that their number proves nothing."""
+        """True if the target may take more or fewer rows than are sent, for example because of a trigger.
+
+        The number of rows in the target is then not compared with the number of sent rows.
+        """
         return False
 
     @property
     def may_lose_rows(self) -> bool:
-        """True if the target may be emptied on purpose, so that missing rows are no loss."""
+        """True if the target may be emptied on purpose, so that missing rows do not count as lost."""
         return False
 
     @property
     def takes_raw_rows(self) -> bool:
-        """True if rows of a source of the same connector may be copied raw (see ``Connector.raw_copy``)."""
+        """True if rows of a source of the same connector may be copied undecoded (see ``Connector.raw_copy``)."""
         return True

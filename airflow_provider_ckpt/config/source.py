@@ -1,4 +1,4 @@
-"""Base class of the models of a pipeline's section ``source``; each connector has its own, with its keys."""
+"""Base class of the models of a declaration's section ``source``; each connector has a model with keys of its own."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from airflow_provider_ckpt.config.fields import WholeNumber
 
 
 class SourceSection(ConnectorSection):
-    """Source of records: the keys of every type of source, and what a source of the type can do.
+    """Section ``source``: the keys that every type of source has, and properties of the type that other code needs.
 
     :param type: type of the source, such as ``postgres``
     :param connection: Airflow connection id
     :param start_from: where the very first run starts: ``earliest``, ``latest``, or a position
     :cvar ordered_by_cursor: whether positions are values of a cursor column, so that rows may appear below positions
         that were read
-    :cvar discovers_files: whether the source's records lie in files that planning discovers; their list is stored in
-        the ledger and in the sink
-    :cvar spark_reader: name of a module that reads waves with Spark itself, so that a lane gets only the columns that
-        Spark passes on (``airflow_provider_ckpt.spark.jdbc``); None if lanes read with the connector's reader
-    :cvar reports_columns: whether the source is a :class:`~.source_protocol.SourceWithColumns`, for ``schema``
+    :cvar discovers_files: whether the source's records lie in files that planning discovers; the list of files is
+        stored in the ledger and in the sink
+    :cvar spark_reader: name of a module that reads waves with Spark itself, such as
+        ``airflow_provider_ckpt.spark.jdbc``, so that a lane gets only the columns that Spark passes on; None if lanes
+        read with the connector's reader
+    :cvar reports_columns: whether the source reports its columns (:class:`~.source_protocol.SourceWithColumns`), which
+        the section ``schema`` needs
     """
 
     side = "source"
@@ -33,12 +35,12 @@ class SourceSection(ConnectorSection):
 
     @property
     def is_full(self) -> bool:
-        """True if each run reads all records again, so that the sink must replace those that it has."""
+        """True if each run reads all records again, so that the sink must replace all rows of the target."""
         return False
 
     @property
     def has_columns(self) -> bool:
-        """True if records have typed columns, and are not decoded; False if ``transform.decode`` may decode them."""
+        """True if records have typed columns and are not decoded; False if ``transform.decode`` may decode them."""
         return True
 
     @property
@@ -48,14 +50,14 @@ class SourceSection(ConnectorSection):
 
     @property
     def position_columns(self) -> tuple[str, ...]:
-        """Names of the columns that order or identify records."""
+        """Names of the cursor column and the key columns, which order or identify records."""
         return ()
 
     @property
     def may_lack_columns(self) -> bool:
-        """True if a record may lack a column, and ``transform.schema`` declares the columns although none is decoded.
+        """True if a record may lack a column, so that ``transform.schema`` declares the columns, as for Parquet files.
 
-        Texts of such a source are checked, too, since nothing guarantees that they are valid UTF-8.
+        The texts of such a source are also checked, since nothing guarantees that they are valid UTF-8.
         """
         return False
 

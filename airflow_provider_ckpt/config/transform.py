@@ -1,4 +1,7 @@
-"""Model of a pipeline's section ``transform``. Keys and defaults are those of the table in the docs."""
+"""Model of the section ``transform`` of a declaration: decoding, filter, expressions and Python function.
+
+Keys and defaults are those of the table in the docs.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ class Transform(Section):
         Parquet files, the columns to read
     :param where: condition that records must meet; other records are counted as filtered. None for all records
     :param select: mapping from output column to expression; None to pass all columns unchanged
-    :param delimiter: delimiter of csv
+    :param delimiter: character that separates the fields of CSV
     :param max_record_bytes: maximum size of a raw record; a larger record is an error of that record. Spark needs about
         ten times this much memory in each lane
     :param python: a user's function as the last step: ``module:function``, or ``task`` if ``@task.ckpt_batch`` defines

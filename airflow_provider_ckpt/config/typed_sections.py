@@ -1,4 +1,4 @@
-"""Validate the sections ``source`` and ``sink`` by the model of their type, which the type's connector gives."""
+"""Validate the sections ``source`` and ``sink`` by the model of their type, which the type's connector provides."""
 
 from __future__ import annotations
 
@@ -40,10 +40,11 @@ def section_model(side: Side, kind: str) -> type[ConnectorSection]:
 
 
 def model_for(model: type[ConnectorSection], data: object) -> type[ConnectorSection]:
-    """Return the model by which data of a section is validated; ``model`` itself if the data names no known type.
+    """Return the model by which the data of a section is validated: that of the data's ``type``.
 
     :param model: base class of the section's models
     :param data: the section's data
+    :return: ``model`` itself if the data names no known type
     """
     kind = data.get("type") if isinstance(data, Mapping) else None
     try:
@@ -62,7 +63,11 @@ def models_of_all_types(side: Side) -> dict[str, type[ConnectorSection]]:
 
 
 def unknown_type_text(value: object, known: Sequence[str]) -> str:
-    """Return the text of the error for a type that is not installed, with the installed types."""
+    """Return the text of the error for a type that is not installed, with the supported values.
+
+    :param value: the value of the key ``type``
+    :param known: the supported values
+    """
     word = for_message(value)
     given = "an empty value" if value is None else f"'{word}'"
     close = get_close_matches(word, known, 1)
@@ -75,9 +80,14 @@ def unknown_type_text(value: object, known: Sequence[str]) -> str:
 
 
 def _validate(data: object, side: Side) -> object:
-    """Return the section that a mapping declares, as an instance of its type's model.
+    """Return the section that a mapping declares, as an instance of the model of its type.
 
-    Anything but a mapping is returned unchanged: an instance of a model, or what pydantic reports as an error.
+    Anything but a mapping is returned unchanged: it is an instance of a model already, or pydantic reports it as an
+    error.
+
+    :param data: the section's data
+    :param side: name of the section
+    :raises ValidationError: if the type is missing or not supported, or the data is invalid
     """
     if not isinstance(data, Mapping):
         return data
@@ -97,9 +107,13 @@ def _validate(data: object, side: Side) -> object:
 def _without_defaults_of_other_types(
     side: Side, model: type[ConnectorSection], data: Mapping[Any, Any]
 ) -> Mapping[Any, Any]:
-    """Return the data of a section without keys of other types that are null, empty or have their default.
+    """Return the data of a section without keys of other types that have no effect: null, empty or default values.
 
-    They say nothing. Declarations that were stored when all types shared one model contain them.
+    Declarations that were stored when all types shared one model contain such keys.
+
+    :param side: name of the section
+    :param model: the model of the section's type
+    :param data: the section's data
     """
     foreign = [key for key in data if key not in model.model_fields]
     if not foreign:
@@ -110,7 +124,12 @@ def _without_defaults_of_other_types(
 
 
 def _has_no_effect(model: type[ConnectorSection], key: object, value: object) -> bool:
-    """Return whether a key of a model is null, empty, or has its default, as it is or as it is stored."""
+    """Return whether a model has a key, and a value for it is null, empty, or the default in Python or JSON form.
+
+    :param model: the model of a type
+    :param key: the key
+    :param value: the value
+    """
     field = model.model_fields.get(key) if isinstance(key, str) else None
     if field is None or value in (None, [], ()):
         return field is not None
@@ -126,7 +145,11 @@ def _missing_type(data: Mapping[Any, Any]) -> InitErrorDetails:
 
 
 def _unknown_keys(side: Side, data: Mapping[Any, Any]) -> list[InitErrorDetails]:
-    """Return an error for each key of a section without type that no type knows."""
+    """Return an error for each key that no type has, for a section whose ``type`` is missing.
+
+    :param side: name of the section
+    :param data: the section's data
+    """
     known = {key for model in models_of_all_types(side).values() for key in model.model_fields}
     return [{"type": "extra_forbidden", "loc": (key,), "input": data[key]} for key in data if key not in known]
 
@@ -140,7 +163,7 @@ def _error(side: Side, details: list[InitErrorDetails]) -> ValidationError:
 
 
 AnySourceSection = Annotated[SerializeAsAny[SourceSection], BeforeValidator(partial(_validate, side="source"))]
-"""Section ``source``, validated and stored by the model of its type."""
+"""Section ``source``, validated and serialised by the model of its type."""
 
 AnySinkSection = Annotated[SerializeAsAny[SinkSection], BeforeValidator(partial(_validate, side="sink"))]
-"""Section ``sink``, validated and stored by the model of its type."""
+"""Section ``sink``, validated and serialised by the model of its type."""

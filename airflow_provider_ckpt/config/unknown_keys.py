@@ -19,8 +19,8 @@ KeyPath = tuple[str | int, ...]
 def unknown_key_text(model: type[BaseModel], path: KeyPath, data: object) -> str:
     """Return the text of the error for an unknown key, with the nearest known key, or all keys that are known there.
 
-    A key that another section knows is named with the path of that section, and a key of another type of source or sink
-    with these types.
+    If another section has the key, the text contains its path there. If only other types of source or sink have the
+    key, the text names these types.
 
     :param model: the model of the whole declaration
     :param path: path of the unknown key
@@ -41,7 +41,11 @@ def unknown_key_text(model: type[BaseModel], path: KeyPath, data: object) -> str
 
 
 def suggestion(word: str, known: Sequence[str]) -> str:
-    """Return the clause ``did you mean …?`` with the known word nearest to a misspelt one; without one, list all."""
+    """Return the clause ``did you mean …?`` with the most similar known word, or a clause with all known words.
+
+    :param word: the misspelt word
+    :param known: the known words
+    """
     by_form = {_normalized(name): name for name in known}
     close = get_close_matches(_normalized(word), by_form, 1)
     return f"did you mean {by_form[close[0]]}?" if close else f"known here: {', '.join(known)}"
@@ -74,7 +78,7 @@ def annotation_at(model: type[BaseModel], path: KeyPath, data: object) -> Any:
 
     :param model: the model of the whole declaration
     :param path: path of the key
-    :param data: the whole declaration, which tells the types of source and sink
+    :param data: the whole declaration, which determines the types of source and sink
     """
     owner = _model_at(model, path[:-1], data)
     for name, field in owner.model_fields.items() if owner else ():
@@ -84,7 +88,7 @@ def annotation_at(model: type[BaseModel], path: KeyPath, data: object) -> Any:
 
 
 def _model_at(model: type[BaseModel], path: KeyPath, data: object) -> type[BaseModel] | None:
-    """Return the model of the section at a path, such as ``Retry`` for ``("retry",)``; None if it is not a section."""
+    """Return the model of the section at a path, such as ``Retry`` for ``("retry",)``; None if there is no section."""
     if not path:
         return model
     parent = annotation_at(model, path[:-1], data) if len(path) > 1 else None
@@ -99,7 +103,7 @@ def _model_at(model: type[BaseModel], path: KeyPath, data: object) -> type[BaseM
 
 
 def _value_at(data: object, path: KeyPath) -> Any:
-    """Return the value at a path of a declaration; an empty mapping if there is none."""
+    """Return the mapping at a path of a declaration; an empty mapping if there is none."""
     for key in path:
         data = data.get(key, {}) if isinstance(data, Mapping) else {}
     return data if isinstance(data, Mapping) else {}

@@ -34,7 +34,7 @@ def expand(text: str, environment: Mapping[str, str]) -> str:
 
 
 def unset_variables(text: str, environment: Mapping[str, str]) -> frozenset[str]:
-    """Return the names of variables without a default that a text refers to and that are not set.
+    """Return the names of the environment variables that a text refers to without a default and that are not set.
 
     :param text: any text, such as a whole YAML document
     :param environment: values of the environment variables, by name

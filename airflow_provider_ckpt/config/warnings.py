@@ -15,7 +15,7 @@ _PLACE_KEYS = ("connection", "topic", "compression", "table", "path")
 """Keys of ``dead_letter_queue`` that apply only to some destinations."""
 
 _NAMING_KEYS = ("connection", "table", "topic", "cursor", "key", "columns")
-"""Keys whose values are names, in which letters of different alphabets are probably a mistake."""
+"""Keys whose values are names; letters of different alphabets in one name are probably a mistake."""
 
 
 def warnings(pipeline: Pipeline) -> list[str]:

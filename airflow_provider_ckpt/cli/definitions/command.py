@@ -1,6 +1,7 @@
-"""Definition of one command.
+"""Define one command of ``airflow ckpt`` for Airflow's parser, with the arguments that all commands share.
 
-The module of a command is imported when the command is called, because every ``airflow`` call imports the definitions.
+The module of a command is imported only when the command is called, because every ``airflow`` call imports the
+definitions.
 """
 
 from __future__ import annotations

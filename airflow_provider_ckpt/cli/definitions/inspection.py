@@ -1,4 +1,4 @@
-"""Definitions of the commands that show what the ledger holds, and check it."""
+"""Definitions of the commands that show the content of the ledger and audit it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Definitions of the commands about changes of a source's columns: history, accept."""
+"""Definitions of the commands about changes of a source's columns: ``history`` and ``accept``."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Declaration of many tables in one file: from its document and the source's catalog to one pipeline per table."""
+"""Declarations of many tables in one file: from the declaration and the source's catalog to one pipeline per table."""

@@ -1,4 +1,4 @@
-"""Tables of a source database, as its catalog lists them."""
+"""The catalog of a source database: the tables that a declaration of many tables can select."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 class CatalogTable:
     """A table of a source database.
 
-    :param schema: name of its schema; in MySQL and MariaDB, of its database
+    :param schema: name of the table's schema; in MySQL and MariaDB, of its database
     :param name: name of the table
-    :param reference: the table as the key ``table`` of the section ``source`` names it, quoted where it must be
-    :param columns: names of its columns, in order
-    :param key: names of the columns of its primary key, in order; empty without one
-    :param rows: number of its rows as the database estimates it; None if unknown
+    :param reference: schema and table in the form of the key ``table`` of the section ``source``, quoted where needed
+    :param columns: names of the columns, in order
+    :param key: names of the columns of the primary key, in order; empty if there is none
+    :param rows: number of rows as the database estimates it; None if unknown
     """
 
     schema: str
@@ -27,7 +27,7 @@ class CatalogTable:
 
     @property
     def label(self) -> str:
-        """Schema and name as ``schema.table``, which patterns match and overrides name."""
+        """Schema and name as ``schema.table``; patterns match this text, and overrides are given by it."""
         return f"{self.schema}.{self.name}"
 
 

@@ -1,4 +1,4 @@
-"""Expand a declaration of many tables to one pipeline per table; a pure function of declaration and catalog."""
+"""Expand a declaration of many tables to one pipeline per table, from the declaration and the catalog alone."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from airflow_provider_ckpt.config.unknown_keys import KeyPath
 from airflow_provider_ckpt.core.errors import ConfigError
 
 _MOST_NAMES = 5
-"""Largest number of tables that an error lists."""
+"""Maximum number of tables that an error names."""
 
 
 def expand(database: Database, catalog: Catalog, known: Collection[str] = ()) -> Expansion:
-    """Return the pipelines of the tables that a declaration selects, with the errors of those that have none.
+    """Return the pipelines of the tables that a declaration selects, and the errors of tables without a pipeline.
 
     :param database: the declaration
     :param catalog: all tables of the source database
-    :param known: names of the declaration's pipelines in the ledger; empty before the first run. A selected table whose
-        pipeline is not among them is new, and a pipeline among them without table is gone
+    :param known: names of the declaration's pipelines in the ledger; empty before the first run. A selected table is
+        new if its pipeline is not among them, and a pipeline among them is gone if its table does not exist
     """
     return _Expander(database, catalog, known).expansion()
 
@@ -72,16 +72,16 @@ class _Expander:
         return pipeline_name(self._database.name, table.schema, table.name)
 
     def _gone(self) -> list[str]:
-        """Return the tables of known pipelines that the declaration selects and the catalog lacks.
+        """Return the tables of known pipelines that the declaration selects and the catalog no longer contains.
 
-        A pipeline whose name was shortened is listed by its own name, since its table is unknown.
+        A pipeline whose name was shortened is returned by its own name, since its table is unknown.
         """
         left = self._known - {self._name(table) for table in self._catalog}
         tables = {name: table_of_pipeline(self._database.name, name) for name in left}
         return sorted(table or name for name, table in tables.items() if table is None or self._selects(table))
 
     def _pipelines(self, tables: Sequence[CatalogTable]) -> dict[str, Pipeline]:
-        """Return the pipelines of tables, by label of the table; add errors of tables that get none to ``_errors``."""
+        """Return the pipelines of tables, by ``schema.table``; store an error for each table that gets none."""
         same_label = Counter(table.label for table in self._catalog)
         found: dict[str, Pipeline] = {}
         for table in tables:
@@ -98,7 +98,7 @@ class _Expander:
         return self._without_shared_targets(found)
 
     def _without_shared_targets(self, pipelines: Mapping[str, Pipeline]) -> dict[str, Pipeline]:
-        """Return the pipelines whose target no other one has; the others are errors that name each other."""
+        """Return the pipelines that share their target with no other pipeline; store an error for each of the rest."""
         by_target: dict[tuple[Any, ...], list[str]] = {}
         for label, pipeline in pipelines.items():
             sink = pipeline.sink
@@ -115,7 +115,12 @@ class _Expander:
         return {label: pipeline for label, pipeline in pipelines.items() if label not in self._errors}
 
     def _report_unmatched(self, matched: Sequence[PatternMatch], labels: Sequence[str], gone: Sequence[str]) -> None:
-        """Keep an error for each pattern of ``include`` that selects no table and selected none that is gone."""
+        """Store an error for each pattern of ``include`` that matches neither a table nor a table that is gone.
+
+        :param matched: the tables that each pattern matches
+        :param labels: all tables of the catalog, as ``schema.table``
+        :param gone: tables that were replicated and no longer exist
+        """
         for at, match in enumerate(self._database.settings.include):
             found = next(item for item in matched if item.pattern == match and not item.excludes)
             if not found.tables and not any(map(matcher([match]), gone)):
@@ -125,7 +130,11 @@ class _Expander:
                 )
 
     def _report_missing(self, labels: Sequence[str], gone: Sequence[str]) -> None:
-        """Keep an error for each override whose table does not exist and is not gone."""
+        """Store an error for each override whose table neither exists nor was replicated before.
+
+        :param labels: all tables of the catalog, as ``schema.table``
+        :param gone: tables that were replicated and no longer exist
+        """
         for label in self._database.tables:
             if label not in labels and label not in gone:
                 self._errors[label] = self._error(

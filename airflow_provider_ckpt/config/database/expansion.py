@@ -1,4 +1,4 @@
-"""Result of expanding a declaration of many tables."""
+"""Result of expanding a declaration of many tables: pipelines, errors, and new and gone tables."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ class Expansion:
     """Pipelines of the tables that a declaration selects, and the tables that have none.
 
     :param pipelines: pipeline of each table that can be replicated, by ``schema.table``, in the order of the catalog
-    :param names: name of the pipeline of each table that is not left out, valid or not, by ``schema.table``
-    :param errors: error of each table that cannot, by ``schema.table``, and of each pattern of ``include`` that selects
-        nothing, by the pattern; the others are not affected
+    :param names: name of the pipeline of each selected table that is not ignored, valid or not, by ``schema.table``
+    :param errors: error of each selected table that cannot be replicated, of each override without a table, by
+        ``schema.table``, and of each pattern of ``include`` that selects nothing, by the pattern; other tables are not
+        affected
     :param matches: tables that each pattern matches, in the order of the declaration
-    :param new: tables among ``pipelines`` and ``errors`` that appeared after the first run
-    :param ignored: tables that are left out because of ``new_tables: ignore``
-    :param gone: tables that were replicated and are gone from the source; a shortened name is that of the pipeline
+    :param new: tables among ``names`` that appeared after the first run
+    :param ignored: tables that appeared after the first run and are left out because of ``new_tables: ignore``
+    :param gone: tables that were replicated and no longer exist in the source; for a shortened name, the name of the
+        pipeline
     :param halted: error because of which nothing may be replicated: of ``new_tables: halt`` or ``gone_tables: halt``,
-        or since no table is selected; None if there is none
+        or that no table is selected; None if there is none
     """
 
     pipelines: Mapping[str, Pipeline]

@@ -37,13 +37,13 @@ _OWN_KEYS: dict[KeyPath, str] = {
     ("name",): "has no effect here; the pipeline of a table is called <name>.<schema>.<table>",
     ("dag",): "has no effect here: all tables share a DAG",
 }
-"""Keys of a pipeline that tables do not have, with the reason."""
+"""Keys of a pipeline that neither the defaults nor a table may give, each with the reason."""
 
 _SHARED_KEYS: dict[KeyPath, str] = {
     ("source", "type"): "is the same for all tables; write it in defaults, or give this table a file of its own",
     ("source", "connection"): "is the same for all tables; write it in defaults, or give this table a file of its own",
 }
-"""Keys of the defaults that a table cannot change, with the reason."""
+"""Keys that only the defaults may give, each with the reason."""
 
 
 def load(path: str | PathLike[str]) -> Database:
@@ -89,7 +89,7 @@ def _checked(data: Mapping[str, Any], name: str, line: Callable[[KeyPath], int] 
 
 
 def _source_problems(database: Database) -> Iterator[Problem]:
-    """Yield a problem for each key that says which database is read, and is missing in the defaults."""
+    """Yield a problem for each key that is missing in the defaults although it determines the source database."""
     source = database.defaults.get("source")
     if not isinstance(source, Mapping):
         yield Problem(("defaults", "source"), "missing: it names the database", missing=True)
@@ -98,7 +98,10 @@ def _source_problems(database: Database) -> Iterator[Problem]:
 
 
 def _key_problems(database: Database) -> Iterator[Problem]:
-    """Yield a problem for each key that the declaration itself determines, and each unknown field of a target."""
+    """Yield a problem for each key that the declaration may not give, and for each unknown field in a target's name.
+
+    The fields ``{schema}`` and ``{table}`` are known.
+    """
     yield from _section_problems(("defaults",), database.defaults, database.defaults, {})
     for label, override in database.tables.items():
         merged = merge(database.defaults, override)
@@ -111,9 +114,9 @@ def _section_problems(
     """Yield the problems of the defaults or of an override.
 
     :param at: path of the section in the file
-    :param given: its keys
-    :param merged: its keys with the defaults, which tell the types of source and sink
-    :param shared: keys that it may not have, with the reason
+    :param given: keys of the section
+    :param merged: keys of the section merged with the defaults, which determine the types of source and sink
+    :param shared: keys that the section may not give, with the reason
     """
     source, sink = _place_key(SourceSection, merged, "source"), _place_key(SinkSection, merged, "sink")
     from_catalog: dict[KeyPath, str] = {("source", source): "is taken from the catalog; leave it out"} if source else {}
@@ -138,9 +141,9 @@ def _value(data: Mapping[str, Any], path: KeyPath) -> Any:
 
 
 def _default_problems(database: Database) -> Iterator[Problem]:
-    """Yield a problem for each key of the defaults that is invalid for every table: it is unknown, or has a bad value.
+    """Yield a problem for each key of the defaults that is unknown, or whose value is invalid for every table.
 
-    Missing keys and contradictions between keys are problems of single tables, which may give other keys.
+    Missing keys and contradictions between keys are problems of single tables, because a table may give other keys.
     """
     probe = {**database.defaults, "name": "probe"}
     for side in ("source", "sink"):
@@ -158,7 +161,7 @@ def _default_problems(database: Database) -> Iterator[Problem]:
 
 
 def _override_problems(database: Database) -> Iterator[Problem]:
-    """Yield a problem for each override of a table that no pattern includes, or that one excludes."""
+    """Yield a problem for each override whose table no pattern includes, or a pattern excludes."""
     settings = database.settings
     included, excluded = matcher(settings.include), matcher(settings.exclude)
     for label in database.tables:

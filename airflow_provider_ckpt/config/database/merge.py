@@ -1,4 +1,4 @@
-"""Merge the defaults of a declaration with the keys of one table, and find the place of a merged key in the file."""
+"""Merge the defaults of a declaration of many tables with the keys of one table, and locate merged keys in the file."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _TYPED = ("source", "sink")
 def merge(defaults: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keys of one table: those of its override in place of the defaults, mappings key by key.
 
-    Anything but a mapping replaces the default as a whole. A null leaves the default out. A section with another
-    ``type`` than the default's replaces that section, since the keys of one type say nothing to another.
+    Anything but a mapping replaces the default as a whole. A null removes the default. A section ``source`` or ``sink``
+    with another ``type`` than the default's replaces the default's section, since types have different keys.
 
     :param defaults: the section ``defaults``
     :param override: the table's section in ``tables``
@@ -51,9 +51,9 @@ def _merge(defaults: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str
 
 
 def place_in_file(path: KeyPath, label: str, defaults: Mapping[str, Any], override: Mapping[str, Any]) -> KeyPath:
-    """Return the path in the file of a key of a table's merged keys: in its override, or else in the defaults.
+    """Return the path in the file of one of a table's merged keys: in its override, or else in the defaults.
 
-    A key that is in neither is placed beside the keys of its section, in the override if that has the section.
+    A key that is in neither is located beside the keys of its section, in the override if it has the section.
 
     :param path: path of the key in the merged keys
     :param label: the table, as ``schema.table``

@@ -1,4 +1,4 @@
-"""Model of a declaration of many tables: which tables of a database are replicated, and how."""
+"""Model of a declaration of many tables: the tables of a database to replicate, and the keys of their pipelines."""
 
 from __future__ import annotations
 
@@ -52,20 +52,20 @@ _KEYS_OF_ONE_PIPELINE = ("work", "shape", "deferrable")
 
 
 Patterns = Annotated[tuple[str, ...], AfterValidator(_patterns)]
-"""Patterns of shell style (``*``, ``?``, ``[…]``) that match ``schema.table``, in which letter case counts."""
+"""Patterns of shell style (``*``, ``?``, ``[…]``) that match ``schema.table``; they are case-sensitive."""
 
 
 class DatabaseSettings(Section):
-    """Tables of a source database that are replicated, and how their runs share tasks.
+    """Tables of a source database that are replicated, and distribution of their runs over tasks.
 
     :param include: patterns of the tables that are replicated
     :param exclude: patterns of tables that are left out although they are included
-    :param new_tables: what happens to a table that appears after the first run: ``add`` replicates it, ``ignore``
-        leaves it out, ``halt`` fails the run before anything is replicated
-    :param gone_tables: what happens when a table that was replicated is gone: ``keep`` goes on with the others,
+    :param new_tables: reaction to a table that appears after the first run: ``add`` replicates it, ``ignore`` leaves it
+        out, ``halt`` fails the run before anything is replicated
+    :param gone_tables: reaction to a replicated table that no longer exists: ``keep`` continues with the other tables,
         ``halt`` fails the run before anything is replicated
-    :param groups: largest number of tasks over which the tables with new records are distributed
-    :param lanes_per_table: largest number of lanes that one table occupies while others wait
+    :param groups: maximum number of tasks over which the tables with new records are distributed
+    :param lanes_per_table: maximum number of lanes that one table occupies while others wait
     """
 
     include: Annotated[Patterns, AfterValidator(_not_empty)]
@@ -80,7 +80,7 @@ class Database(Section):
     """Declaration of many tables of one database, each of which is replicated by a pipeline of its own.
 
     :param name: name of the declaration; the pipeline of a table is called ``<name>.<schema>.<table>``
-    :param settings: the tables, and how their runs share tasks; the YAML key is ``database``
+    :param settings: the tables, and the distribution of their runs over tasks; the YAML key is ``database``
     :param defaults: keys of a pipeline that all tables share
     :param tables: keys of a pipeline that replace the defaults, by ``schema.table``
     :param dag: the DAG that a DAG factory creates from the file; None for no DAG
@@ -96,7 +96,7 @@ class Database(Section):
     _line: Callable[[KeyPath], int] | None = PrivateAttr(default=None)
 
     def in_file(self, file: str, line: Callable[[KeyPath], int] | None) -> Database:
-        """Set the file of the declaration, which errors of its tables name, and return the declaration itself.
+        """Set the name of the declaration's file, for errors of its tables, and return the declaration itself.
 
         :param file: name of the file or data
         :param line: function that returns the line of a key in the file; None if there is no file

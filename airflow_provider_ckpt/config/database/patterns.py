@@ -1,4 +1,4 @@
-"""Select tables by patterns of shell style, and name what is nearest to a text that selects nothing."""
+"""Match tables with patterns of shell style, and suggest the nearest table for a pattern or name that matches none."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from difflib import get_close_matches
 from fnmatch import translate
 
 _CUTOFF = 0.5
-"""Similarity from which a name is offered in place of a text, from 0 to 1; see :func:`difflib.get_close_matches`."""
+"""Minimum similarity, from 0 to 1, of a name that is suggested; see :func:`difflib.get_close_matches`."""
 
 
 @dataclass(frozen=True, slots=True)
 class PatternMatch:
-    """Tables that a pattern matches.
+    """A pattern with the tables that it matches.
 
     :param pattern: the pattern, as the declaration has it
-    :param excludes: whether it is in ``exclude`` instead of ``include``
+    :param excludes: whether the pattern is in ``exclude`` instead of ``include``
     :param tables: the tables, as ``schema.table``, in the order of the catalog; other patterns may exclude them
     """
 
@@ -27,7 +27,7 @@ class PatternMatch:
 
 
 def matcher(patterns: Iterable[str]) -> Callable[[str], bool]:
-    """Return a function that tells whether any of the patterns matches a text."""
+    """Return a function that returns whether any of some patterns matches a text."""
     expressions = [re.compile(translate(pattern)) for pattern in patterns]
     return lambda text: any(expression.match(text) for expression in expressions)
 
@@ -47,10 +47,11 @@ def matches(include: Sequence[str], exclude: Sequence[str], labels: Sequence[str
 
 
 def nearest_clause(text: str, labels: Iterable[str]) -> str:
-    """Return the clause ``; did you mean …?`` with the table or schema that is nearest to a text; empty without one.
+    """Return the clause ``; did you mean …?`` with the table or schema that is most similar to a text.
 
     :param text: a pattern or the name of a table
     :param labels: tables, as ``schema.table``
+    :return: an empty text if none is similar
     """
     known = dict.fromkeys(labels)
     if any(sign in text for sign in "*?["):

@@ -1,8 +1,8 @@
 """Names of the pipelines of a database's tables: ``<database>.<schema>.<table>``.
 
-A pipeline's ledger rows and receipts belong to its name. So no two tables may have one name, whatever characters they
-contain, and a table's name must not depend on other tables. Letters, digits and ``_`` stand for themselves; each byte
-of any other character, in UTF-8, becomes ``-`` and two hexadecimal digits.
+A pipeline's ledger rows and receipts belong to its name. So two tables must have different names, whatever characters
+they contain, and a table's name must not depend on other tables. Letters, digits and ``_`` are kept; each byte of any
+other character, in UTF-8, becomes ``-`` and two hexadecimal digits.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import hashlib
 import re
 
 MAX_LENGTH = 128
-"""Largest number of characters in the name of a pipeline."""
+"""Maximum number of characters in the name of a pipeline."""
 
 _HASH_DIGITS = 32
 _HASH_MARK = "--"
-"""Text before the hash in a shortened name; it does not occur in other names, where digits follow each ``-``."""
+"""Text before the hash in a shortened name; other names do not contain it, as digits follow each ``-``."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9_]")
 _ESCAPED = re.compile(r"(?:-[0-9a-f]{2})+")
@@ -27,7 +27,7 @@ _HASH = re.compile(rf"{_HASH_MARK}[0-9a-f]{{{_HASH_DIGITS}}}")
 def pipeline_name(database: str, schema: str, table: str) -> str:
     """Return the name of the pipeline that replicates a table; different tables have different names.
 
-    A name that is too long is cut, and ends with a hash of the whole.
+    A name that is too long is cut, and ends with a hash of the whole name.
 
     :param database: name of the declaration, which contains no dot
     :param schema: name of the table's schema
@@ -58,9 +58,9 @@ def table_of_pipeline(database: str, pipeline: str) -> str | None:
 
 
 def database_of_pipeline(pipeline: str) -> str | None:
-    """Return the database to which a pipeline belongs by its name; None if its name is not that of a table's pipeline.
+    """Return the declaration of many tables to which a pipeline belongs by its name; None if the name has another form.
 
-    A pipeline of a file of its own whose name has the same form belongs to the database, too.
+    A pipeline that is declared alone counts as belonging to the declaration, too, if its name has that form.
 
     :param pipeline: name of the pipeline
     """

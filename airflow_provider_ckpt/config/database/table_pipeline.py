@@ -1,4 +1,4 @@
-"""The pipeline of one table of a declaration."""
+"""Build the pipeline of one table from a declaration of many tables."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class TableError(ConfigError):
 
 
 def table_pipeline(database: Database, table: CatalogTable, name: str) -> Pipeline:
-    """Return the pipeline that a declaration gives a table.
+    """Return the pipeline of one table, built from the defaults, the table's override and the catalog.
 
     :param database: the declaration
     :param table: the table
     :param name: name of the pipeline
-    :raises TableError: if the table's keys are invalid, or the table lacks a column that they need
+    :raises TableError: if the table's keys are invalid, or name a column that the table lacks
     """
     override = database.tables.get(table.label, {})
     merged = merge(database.defaults, override)
@@ -64,7 +64,11 @@ def table_pipeline(database: Database, table: CatalogTable, name: str) -> Pipeli
 
 
 def _section(merged: dict[str, Any], side: str) -> dict[str, Any] | None:
-    """Return a copy of a section, which then is the section of the merged keys; None if it is no mapping."""
+    """Replace a section of the merged keys by a copy that can be changed; return the copy, or None if it is no mapping.
+
+    :param merged: the merged keys, which are changed
+    :param side: name of the section, ``source`` or ``sink``
+    """
     given = merged.get(side)
     if not isinstance(given, Mapping):
         return None
@@ -87,7 +91,12 @@ def _missing_columns(section: Mapping[str, Any], table: CatalogTable, *paths: Ke
 
 
 def _fill_in_key(sink: dict[str, Any], table: CatalogTable) -> list[Problem]:
-    """Set ``key`` of an upserting sink that has none to the table's primary key; return a problem if there is none."""
+    """Set the ``key`` of an upserting sink without one to the table's primary key.
+
+    :param sink: the section ``sink``, which is changed
+    :param table: the table
+    :return: a problem if the table has no primary key; else empty
+    """
     if sink.get("mode") != "upsert" or "key" in sink:
         return []
     if not table.key:
@@ -97,7 +106,12 @@ def _fill_in_key(sink: dict[str, Any], table: CatalogTable) -> list[Problem]:
 
 
 def _fill_in_target(sink: dict[str, Any], table: CatalogTable) -> list[Problem]:
-    """Replace ``{schema}`` and ``{table}`` in the name of the target, in place; return what is wrong with it."""
+    """Replace ``{schema}`` and ``{table}`` in the name of the target by the names of the table.
+
+    :param sink: the section ``sink``, which is changed
+    :param table: the table
+    :return: a problem if a name cannot be a part of the target's name; else empty
+    """
     model = model_for(SinkSection, sink)
     key = getattr(model, "place_key", None)
     template = sink.get(key) if key is not None else None
