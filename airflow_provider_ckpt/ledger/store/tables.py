@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
 
-HEAD = "0011"
+HEAD = "0012"
 """Schema revision of the ledger that this version of the package requires."""
 
 VERSION_TABLE = "ckpt_alembic_version"
