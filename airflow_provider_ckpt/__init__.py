@@ -1,7 +1,6 @@
 """Checkpointed micro-batch replication for Apache Airflow and Apache Spark.
 
-Importing the package imports none of its modules, since Airflow imports it in every process, and Spark's executors do,
-too.
+Importing the package imports none of its modules, since every Airflow process and Spark's executors import the package.
 """
 
 from __future__ import annotations

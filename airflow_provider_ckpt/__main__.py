@@ -1,4 +1,4 @@
-"""``python -m airflow_provider_ckpt``: ``airflow ckpt`` for Airflow 3.1, which takes no commands from providers."""
+"""``python -m airflow_provider_ckpt``: run the commands of ``airflow ckpt`` where Airflow lacks them, as in 3.1."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 
 def add_commands() -> None:
-    """Add the group ``ckpt`` to Airflow's command line, unless Airflow has taken it from the provider."""
+    """Add the command group ``ckpt`` to Airflow's command line, unless Airflow has already added it."""
     from airflow.cli import cli_parser
 
     from airflow_provider_ckpt.cli.commands import get_ckpt_commands
@@ -16,7 +16,7 @@ def add_commands() -> None:
 
 
 def main() -> None:
-    """Run Airflow's command line with the group ``ckpt`` and the arguments of this process."""
+    """Run ``airflow ckpt`` with the arguments of this process."""
     from airflow.__main__ import main as airflow_main
 
     add_commands()

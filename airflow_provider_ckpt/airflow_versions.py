@@ -36,9 +36,11 @@ def initialize_stats() -> None:
 
 
 def newest_event(asset: Asset) -> AssetEventResult | None:
-    """Return an asset's newest event; None if it has none. May be called in a task only.
+    """Return an asset's newest event; None if the asset has no event. May be called in a task only.
 
     Airflow 3.1 cannot be asked for one event, and returns all of them.
+
+    :param asset: the asset
     """
     from airflow.sdk.execution_time.context import InletEventsAccessors
 
@@ -49,9 +51,11 @@ def newest_event(asset: Asset) -> AssetEventResult | None:
 
 
 def wait_for_answer(operator: HITLOperator, context: Context, kwargs: Mapping[str, str]) -> NoReturn:
-    """Suspend the task of a question until a user has answered it, and then call the operator's ``execute_complete``.
+    """Suspend the task of a question until a user has answered it; Airflow then calls the operator's
+    ``execute_complete``.
 
-    Since Airflow 3.3 the scheduler waits for the answer. Before, a trigger does, so that a triggerer must be running.
+    Since Airflow 3.3 the scheduler waits for the answer. In older versions a trigger waits, so a triggerer must be
+    running.
 
     :param operator: the operator, whose question Airflow shows already
     :param context: the task's context

@@ -1,4 +1,4 @@
-"""Database manager by which ``airflow db migrate`` migrates the ledger, too.
+"""Database manager by which ``airflow db migrate`` also migrates the ledger.
 
 ``airflow db reset`` does not change the ledger. Airflow passes a session of its own metadata database, which is not
 used: the ledger is found by its connection and migrated by ``ledger.store.migrate``.
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 
 class CkptDBManager(BaseDBManager):
-    """Database manager of the ledger, which the provider registers with Airflow."""
+    """Database manager of the ledger, which the provider registers with Airflow.
+
+    :param session: session of Airflow's metadata database; not used
+    """
 
     metadata = ledger_metadata
     migration_dir = str(migrate.MIGRATIONS)

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.ledger.ledger import Ledger
 
 DEFAULT_CONNECTION = "ckpt_default"
-"""Id of the ledger's default connection. Only this one may be undefined; then Airflow's configuration names
-the ledger.
-"""
+"""Id of the ledger's default connection. If it is undefined, Airflow's configuration or AIRFLOW_HOME names the ledger;
+any other connection must be defined."""
 
 _FILE_NAME = "ckpt.db"
 _HINT = f"Define the connection {DEFAULT_CONNECTION}, or set [ckpt] sql_alchemy_conn."
@@ -31,7 +30,7 @@ _HIDDEN_DATABASE = "airflow-db-not-allowed:"
 
 
 class AirflowConnection(Protocol):
-    """Common attributes of Airflow's two connection classes, that of the core and that of the task SDK."""
+    """Common attributes of Airflow's two connection classes, one in Airflow's core and one in the task SDK."""
 
     conn_id: Any
     conn_type: Any
@@ -96,8 +95,9 @@ def open_ledger(connection_id: str = DEFAULT_CONNECTION) -> Ledger:
 
 
 def resolve_connection(connection_id: str) -> Connection:
-    """Return the Airflow connection of an id, reduced to the fields that connectors need.
+    """Return the Airflow connection with the given id, reduced to the fields that connectors need.
 
+    :param connection_id: id of the connection
     :raises MissingConnectionError: if the connection is not defined
     """
     found = airflow_connection(connection_id)
@@ -114,8 +114,9 @@ def resolve_connection(connection_id: str) -> Connection:
 
 
 def airflow_connection(connection_id: str) -> AirflowConnection:
-    """Return the Airflow connection of an id as Airflow's own object, as hooks of other providers need it.
+    """Return the Airflow connection with the given id as Airflow's own object, as hooks of other providers need it.
 
+    :param connection_id: id of the connection
     :raises MissingConnectionError: if the connection is not defined
     """
     found = _look_up(connection_id)
@@ -130,6 +131,7 @@ def ledger_url(connection: AirflowConnection) -> str:
     SQLite: extra ``path``, or a URI with a path and no host (``ckpt:///var/lib/ckpt.db``). PostgreSQL: host, port,
     login, password and database; further extras (``sslmode``, ``options``) are passed to libpq.
 
+    :param connection: the Airflow connection
     :raises ConfigError: if the connection defines neither a PostgreSQL nor an SQLite ledger
     """
     from sqlalchemy.engine import URL
@@ -158,7 +160,11 @@ def ledger_url(connection: AirflowConnection) -> str:
 
 
 def _sqlite_path(connection: AirflowConnection, extra: Mapping[str, Any]) -> str | None:
-    """Return the path of the SQLite file that a connection names; None if it names none."""
+    """Return the path of the SQLite file that a connection names; None if it does not name a file.
+
+    :param connection: the connection
+    :param extra: its field ``extra``, decoded from JSON
+    """
     if extra.get("path"):
         return str(extra["path"])
     if connection.conn_type == "postgres":
@@ -182,8 +188,8 @@ def _configured_location() -> LedgerLocation | None:
 def _embedded_location() -> LedgerLocation:
     """Return the location of the ledger's SQLite file in AIRFLOW_HOME.
 
-    The file is used only if Airflow's metadata database is SQLite, too. In a task, which cannot see that database's
-    URL, the file must exist instead.
+    The file is used only if Airflow's metadata database is SQLite too. A task cannot see the URL of that database;
+    there, the ledger's file must exist instead.
 
     :raises MissingConnectionError: if the file cannot be used
     """
@@ -204,10 +210,11 @@ def _embedded_location() -> LedgerLocation:
 
 
 def _look_up(connection_id: str) -> AirflowConnection | None:
-    """Return the Airflow connection of an id, or None if it is not defined.
+    """Return the Airflow connection with the given id, or None if it is not defined.
 
     In a task, the task SDK looks it up; other processes have access to the metadata database.
 
+    :param connection_id: id of the connection
     :raises ConfigError: if the connection's environment variable is set but invalid
     """
     from airflow.providers.common.compat.sdk import AirflowNotFoundException

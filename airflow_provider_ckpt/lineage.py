@@ -29,7 +29,7 @@ DatasetName = tuple[str, str]
 
 @define
 class CkptRunFacet(RunFacet):
-    """Run facet ``ckpt`` of OpenLineage: numbers of a task's records by outcome, retries and failed commits."""
+    """Run facet ``ckpt`` of OpenLineage: pipeline, numbers of records by outcome, retries and failed commits."""
 
     pipeline: str
     read: int

@@ -1,7 +1,7 @@
-"""``CkptPlugin``: registers the page *Replication* and its API with Airflow, by the entry point ``airflow.plugins``.
+"""Airflow plugin ``CkptPlugin``, which registers the page *Replication* and its API with Airflow.
 
-Airflow loads plugins in every process. So this module imports nothing of FastAPI or SQLAlchemy, and what it registers
-is made when the API server asks for it.
+Airflow finds it by the entry point ``airflow.plugins``, and loads plugins in every process. So this module imports
+neither FastAPI nor SQLAlchemy, and creates the application only when the API server asks for it.
 """
 
 from __future__ import annotations
@@ -20,20 +20,24 @@ _NAME = "Replication"
 
 
 class CkptPlugin(AirflowPlugin):
-    """The page *Replication* in Airflow's navigation and on the pages of DAGs, DAG runs and task instances."""
+    """Plugin for the page *Replication*.
+
+    It is in Airflow's navigation and on the pages of DAGs, DAG runs and task instances.
+    """
 
     name = "ckpt"
 
     @cached_property
     def fastapi_apps(self) -> list[dict[str, Any]]:  # type: ignore[override]
-        """The API and the page's files, mounted under ``/ckpt``."""
+        """Registration of the application with the API and the page's files, mounted under ``/ckpt``."""
         from airflow_provider_ckpt.api.app import PREFIX, create_app
 
         return [{"app": create_app(), "url_prefix": PREFIX, "name": "Ckpt"}]
 
     @cached_property
     def react_apps(self) -> list[dict[str, Any]]:  # type: ignore[override]
-        """The page in its four places. Addresses are relative, so that it also works below a base path."""
+        """Registrations of the page in its four places. Addresses are relative, so that it also works below a base
+        path."""
         digest = hashlib.sha256((_BUNDLE / _FILE).read_bytes()).hexdigest()[:16]
         shared = {
             "name": _NAME,

@@ -1,7 +1,8 @@
 """Airflow plugin that imports the modules of a run in the scheduler, if the scheduler's LocalExecutor forks the tasks.
 
-A task then has these modules already when it starts, which saves it more than a tenth of a second. Modules with native
-libraries that start threads, such as NumPy and PyArrow, are left out, because a process that forks must not have any.
+A task then has these modules already when it starts, which saves more than a tenth of a second. Modules with native
+libraries that start threads, such as NumPy and PyArrow, are left out, because a process must not have threads when it
+forks.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ _MODULES = (
 
 @hookimpl
 def on_starting(component: Any) -> None:
-    """Import the modules, and those that connectors name, if a scheduler with LocalExecutor starts.
+    """Import the modules of a run, and those that connectors name, if a scheduler with LocalExecutor starts.
 
     An error is logged; it occurs again in the task.
 
     :param component: the part of Airflow that starts. For a scheduler it is a ``Job``, whose type is not set yet, so
-        the command line tells which component it is
+        the command line is used to recognise the scheduler
     """
     is_scheduler = type(component).__name__ == "Job" and sys.argv[1:2] == ["scheduler"]
     if not is_scheduler or "LocalExecutor" not in conf.get("core", "executor"):

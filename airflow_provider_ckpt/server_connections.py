@@ -1,7 +1,7 @@
-"""Look up Airflow connections where there is no task, from environment variables and the metadata database.
+"""Look up Airflow connections in processes that run no task, from environment variables and the metadata database.
 
-Airflow's own lookup there makes objects of its ORM, for which SQLAlchemy configures all of Airflow's models. That takes
-longer than a small run. Here, the variable or the row becomes a connection of the task SDK, as tasks have it.
+Airflow's own lookup there creates ORM objects, for which SQLAlchemy configures all of Airflow's models. That takes
+longer than a small run. This module turns the variable or the row into a connection of the task SDK, as tasks have it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ log = logging.getLogger(__name__)
 
 
 def find_connection(connection_id: str) -> Connection | None:
-    """Return an Airflow connection, or None if it is not defined or the environment variable of its id is invalid.
+    """Return an Airflow connection; None if it is not defined, or its environment variable is invalid.
 
     :param connection_id: id of the connection
-    :raises AirflowNotFoundException: if a secrets backend or teams are configured, and Airflow does not find it
+    :raises AirflowNotFoundException: if a secrets backend or teams are configured, and Airflow does not find the
+        connection
     :raises LedgerUnavailableError: if the metadata database cannot be queried. A connection that may exist never counts
         as undefined: for the ledger's connection, another ledger would be used instead
     :raises ConfigError: if the stored connection cannot be decrypted
@@ -60,7 +61,7 @@ def _from_text(connection_id: str, text: str) -> Connection | None:
 
 
 def _mask(connection: Connection) -> None:
-    """Keep the password and the secrets of the extra out of Airflow's logs, as Airflow's own lookup does."""
+    """Keep a connection's password and the secrets in its extra out of Airflow's logs, as Airflow's own lookup does."""
     from airflow.sdk.log import mask_secret
 
     if connection.password:
@@ -71,8 +72,10 @@ def _mask(connection: Connection) -> None:
 
 
 def _stored_row(connection_id: str) -> dict[str, Any] | None:
-    """Return the connection's row in the metadata database as a dict; None if there is none.
+    """Return the connection's row in the metadata database as a dict; None if there is no row, or the row belongs to a
+    team.
 
+    :param connection_id: id of the connection
     :raises LedgerUnavailableError: if the database cannot be queried
     """
     import sqlalchemy as sa
@@ -96,7 +99,8 @@ def _stored_row(connection_id: str) -> dict[str, Any] | None:
 def _from_row(row: dict[str, Any]) -> Connection:
     """Return the connection of a row, with its password and its extra decrypted.
 
-    :raises ConfigError: if Airflow's Fernet key is not the one with which they were encrypted
+    :param row: row of the table ``connection``
+    :raises ConfigError: if the row was encrypted with another Fernet key than Airflow's present one
     """
     from airflow.sdk import Connection
     from cryptography.fernet import InvalidToken

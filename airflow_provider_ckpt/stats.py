@@ -15,9 +15,8 @@ from airflow_provider_ckpt.replication.metric_names import Metric
 PREFIX = "ckpt."
 
 _UNSAFE_CHARACTERS = re.compile(r"[^A-Za-z0-9_./-]")
-"""Pattern of the characters that are replaced in tags, since they would end the name or the line in some
-metric format.
-"""
+"""Pattern of the characters that are replaced in tags, since in some metric format they would end the name or the
+line."""
 
 _MAX_TAG_LENGTH = 100
 """Largest number of characters of a tag's value, since Airflow drops a metric whose name with all tags is longer than
@@ -70,8 +69,11 @@ class StatsMeter:
 
 
 def tag_value(value: str) -> str:
-    """Return a text as a tag value that every metrics backend accepts. A value that is shortened ends in a hash to stay
-    unique.
+    """Return a text as a tag value that every metrics backend accepts.
+
+    Unsafe characters become ``_``. A text of more than 100 characters is shortened and ends in a hash, to stay unique.
+
+    :param value: the text
     """
     fit = _UNSAFE_CHARACTERS.sub("_", value)
     if len(fit) <= _MAX_TAG_LENGTH:

@@ -1,8 +1,9 @@
-"""Rights of a user on pipelines, derived from their rights on the DAGs that have planned them.
+"""Rights of a user on pipelines, derived from the user's rights on the DAGs that have planned them.
 
-Seeing takes the right to see runs of one of these DAGs, acting the right to edit runs of all of them. DAGs that Airflow
-does not know count as none. A pipeline without any DAG is for administrators: those who may edit the ledger's
-connection. Only they may delete what the ledger stores, which no later action brings back.
+To see a pipeline, a user needs the right to see the runs of one of these DAGs; to act on it, the right to edit the runs
+of all of them. DAGs that Airflow does not know are ignored. A pipeline without any DAG is for administrators: users who
+may edit the ledger's connection. Only administrators may delete what the ledger stores, which no later action brings
+back.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Method = Literal["GET", "PUT", "POST"]
 
 
 class Access:
-    """Rights of one user, looked up once per request.
+    """Rights of one user on DAGs and pipelines, looked up once per request.
 
     :param user: the user
     """
@@ -52,7 +53,7 @@ class Access:
         return bool(get_auth_manager().is_authorized_connection(method="PUT", details=details, user=self.user))
 
     def load(self, dag_ids: Iterable[str]) -> None:
-        """Read from Airflow's database which of some DAGs it knows, and their teams; each DAG is read only once.
+        """Look up which of the given DAGs Airflow knows, and their teams; each DAG is looked up only once.
 
         :param dag_ids: ids of the DAGs
         """
@@ -70,13 +71,17 @@ class Access:
                     self._teams.update(DagModel.get_dag_id_to_team_name_mapping(some, session=session))
 
     def known(self, dag_ids: Iterable[str]) -> list[str]:
-        """Return those of some DAGs that Airflow knows, sorted."""
+        """Return the ids of those of the given DAGs that Airflow knows, sorted.
+
+        :param dag_ids: ids of the DAGs
+        """
         wanted = set(dag_ids)
         self.load(wanted)
         return sorted(wanted & self._teams.keys())
 
     def may(self, method: Method, dag_id: str) -> bool:
-        """Return whether the user may see (GET), edit (PUT) or trigger (POST) runs of a DAG that Airflow knows.
+        """Return whether the user may see (GET), edit (PUT) or trigger (POST) runs of a DAG; False if Airflow does not
+        know it.
 
         :param method: the right
         :param dag_id: id of the DAG
@@ -94,18 +99,24 @@ class Access:
         return self._answers[key]
 
     def visible_dags(self, tasks: Tasks) -> list[str]:
-        """Return those DAGs of some tasks whose runs the user may see, sorted."""
+        """Return the ids of the DAGs of the given tasks whose runs the user may see, sorted.
+
+        :param tasks: tasks that have planned a pipeline, each as DAG id and task id
+        """
         return [dag_id for dag_id in self.known(dag_id for dag_id, _ in tasks) if self.may("GET", dag_id)]
 
     def may_see(self, tasks: Tasks) -> bool:
-        """Return whether the user may see a pipeline, from the tasks that have planned it."""
+        """Return whether the user may see a pipeline.
+
+        :param tasks: tasks that have planned the pipeline, each as DAG id and task id
+        """
         dags = self.known(dag_id for dag_id, _ in tasks)
         return any(self.may("GET", dag_id) for dag_id in dags) if dags else self.is_administrator
 
     def may_act(self, tasks: Tasks) -> bool:
         """Return whether the user may act on a pipeline and see the bytes of its dead letters.
 
-        :param tasks: the tasks that have planned the pipeline
+        :param tasks: tasks that have planned the pipeline, each as DAG id and task id
         """
         dags = self.known(dag_id for dag_id, _ in tasks)
         if not dags:
@@ -113,9 +124,9 @@ class Access:
         return all(self.may("GET", dag_id) and self.may("PUT", dag_id) for dag_id in dags)
 
     def may_delete(self, tasks: Tasks) -> bool:
-        """Return whether the user may delete a pipeline or its old history: an administrator who may act on it.
+        """Return whether the user is an administrator who may act on a pipeline, and so may delete it or its history.
 
-        :param tasks: the tasks that have planned the pipeline
+        :param tasks: tasks that have planned the pipeline, each as DAG id and task id
         """
         return self.may_act(tasks) and self.is_administrator
 
@@ -128,7 +139,10 @@ AccessDep = Annotated[Access, Depends(_access)]
 
 
 def no_such_pipeline(name: str) -> HTTPException:
-    """Return the answer for a pipeline that does not exist or that the user may not see."""
+    """Return the HTTP error 404 for a pipeline that does not exist or that the user may not see.
+
+    :param name: name of the pipeline
+    """
     return HTTPException(404, f"There is no pipeline {name!r} that you may see.")
 
 
@@ -140,13 +154,16 @@ def _seen_pipeline(pipeline: str, ledger: OpenedLedger, access: AccessDep) -> Pl
 
 
 Seen = Annotated[PlannedPipeline, Depends(_seen_pipeline)]
-"""Pipeline of the route's path, which the user may see; else the answer is 404, as for an unknown pipeline."""
+"""Parameter of a route: the pipeline in the route's path, if the user may see it. Otherwise the answer is 404, as for
+an unknown pipeline."""
 
 
 def acted_pipeline(found: Seen, access: AccessDep) -> PlannedPipeline:
-    """Return the pipeline of the route's path, on which the user may act.
+    """Return the pipeline in the route's path, if the user may act on it.
 
-    :raises HTTPException: with status 403 if the user may see it but not act on it
+    :param found: the pipeline, which the user may see
+    :param access: rights of the user
+    :raises HTTPException: with status 403 if the user may see the pipeline but not act on it
     """
     if not access.may_act(found.tasks):
         raise HTTPException(
@@ -158,4 +175,4 @@ def acted_pipeline(found: Seen, access: AccessDep) -> PlannedPipeline:
 
 
 Acted = Annotated[PlannedPipeline, Depends(acted_pipeline)]
-"""Pipeline of the route's path, on which the user may act; else the answer is 403."""
+"""Parameter of a route: the pipeline in the route's path, if the user may act on it. Otherwise the answer is 403."""

@@ -1,4 +1,4 @@
-"""Texts about an action for the page: one sentence about what it does, and a remark about what follows from it."""
+"""Texts about an action for the page: a sentence that describes the action, and a remark about its consequences."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ NOTHING: Mapping[ActionKind, str] = {
     ActionKind.BREAK_LEASE: "Nobody holds the lease.",
     ActionKind.COLLECT_GARBAGE: "Nothing that may be deleted is that old.",
 }
-"""Sentences about actions for which there is nothing to do, where the action's name does not make one."""
+"""By kind of action, the sentence for the case that there is nothing to do, where the action's name does not make
+one."""
 
 
 def summary(action: Action, records: int) -> str:
     """Return one sentence that says what an action does.
 
     :param action: the action
-    :param records: number of dead letters that it concerns
+    :param records: number of dead letters on which it acts
     """
     if action.older_than is not None:
         return f"Delete history from before {action.older_than:%Y-%m-%d %H:%M} UTC that recovery does not need."
@@ -54,7 +55,10 @@ def summary(action: Action, records: int) -> str:
 
 
 def remark(result: ActionResult) -> str | None:
-    """Return a sentence for the user that explains an action's result; None if the result needs no explanation."""
+    """Return a sentence for the user about the consequences of an action; None if there is nothing to explain.
+
+    :param result: result of the action, or of its dry run
+    """
     kind = result.action.kind
     if kind in _REMARKS:
         return _REMARKS[kind]

@@ -1,7 +1,7 @@
-"""The FastAPI application that the plugin mounts in Airflow's API server: the guarded API, and the page's files.
+"""FastAPI application that the plugin mounts in Airflow's API server: the guarded API, and the page's files.
 
-Airflow guards no mounted application. Here the application itself has the guard, so no route can be without it. The
-page's own files are public, as Airflow's are.
+Airflow does not guard mounted applications. This application has the guard itself, so that it covers every route of the
+API. The page's own files are public, as Airflow's are.
 """
 
 from __future__ import annotations
@@ -85,7 +85,13 @@ def _document_router(app: FastAPI) -> APIRouter:
 
 
 async def _set_headers(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-    """Keep answers of the API out of caches, and let caches keep files whose address contains their digest."""
+    """Set security headers on an answer, keep answers of the API out of caches, and let caches keep versioned files.
+
+    A file is versioned if its address contains its digest.
+
+    :param request: the request
+    :param call_next: function that returns the answer of the application
+    """
     response = await call_next(request)
     for name, value in _SECURITY_HEADERS.items():
         response.headers[name] = value

@@ -1,4 +1,4 @@
-"""Cursors of pages: the key of a page's last item as opaque text."""
+"""Encode and decode the cursors with which clients request the next page of a list: the key of the page's last item."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from fastapi import HTTPException
 
 
 def encode(*key: Any) -> str:
-    """Return the cursor after an item, given the parts of its key, which JSON can represent."""
+    """Return the cursor of the page after an item, an opaque text.
+
+    :param key: parts of the item's key, which JSON can represent
+    """
     return base64.urlsafe_b64encode(json.dumps(key, separators=(",", ":")).encode()).decode().rstrip("=")
 
 
@@ -19,8 +22,8 @@ def decode(cursor: str | None, *kinds: type) -> tuple[Any, ...] | None:
     """Return the parts of a key from a cursor; None without a cursor.
 
     :param cursor: the cursor as the client sent it
-    :param kinds: types of the parts
-    :raises HTTPException: with status 422 if this is no cursor of such a list
+    :param kinds: types that the parts must have
+    :raises HTTPException: with status 422 if the text is not a cursor of a list with such keys
     """
     if cursor is None:
         return None

@@ -1,4 +1,4 @@
-"""Sum up the tables of each database for the list of pipelines."""
+"""Summarize the tables of each database, a row for each, for the list of pipelines."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ JudgedTable = tuple[PipelineOverview, Health, bool]
 
 
 def database_rows(found: Iterable[JudgedTable]) -> list[DatabaseRow]:
-    """Return the databases to which pipelines belong, those with the most urgent table first.
+    """Return a row for each database to which pipelines belong; the first row is that with the most urgent table.
 
-    :param found: the pipelines; those that belong to no database are left out
+    :param found: the pipelines; pipelines that belong to no database are left out
     """
     tables: dict[str, list[JudgedTable]] = defaultdict(list)
     for item in found:
@@ -48,6 +48,9 @@ def _row(name: str, tables: Sequence[JudgedTable]) -> DatabaseRow:
 
 
 def _is_done(found: PipelineOverview) -> bool:
-    """Return whether the checkpoints are where the source ended at the last planning, and no batch is left."""
+    """Return whether everything is delivered that the source had at the last planning, and no batch is left.
+
+    :param found: state of the pipeline
+    """
     open_batches = found.planned + found.in_flight + found.held
     return found.planned_at is not None and found.lag == 0 and open_batches == 0

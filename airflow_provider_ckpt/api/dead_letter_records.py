@@ -1,4 +1,4 @@
-"""Read dead letters with their bytes from the sink or dead letter store of a pipeline."""
+"""Read dead letters with their bytes from the place where a pipeline stores them: its sink or its dead letter store."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _HEADERS = 100
 
 @dataclass(frozen=True, slots=True)
 class ReadDeadLetter:
-    """Dead letter that was read.
+    """Dead letter whose content was read.
 
-    :param entry: its entry of the index
+    :param entry: entry of the ledger's index for the dead letter
     :param number: its number among the batch's dead letters of its error type
     :param stored: its content
     """
@@ -56,7 +56,7 @@ def read(
 
     :param ledger: the ledger
     :param pipeline: name of the pipeline
-    :param chosen: which dead letters
+    :param chosen: selection of dead letters
     :param after: key of the last dead letter that was read before; None to begin with the first
     :raises SinkError: if the sink cannot be read, or holds fewer dead letters than the index names
     """
@@ -75,11 +75,11 @@ def read(
 def _entries(
     setup: PipelineContext, chosen: DeadLetterFilter, after: Sequence[Any] | None
 ) -> Iterator[list[IndexEntry]]:
-    """Yield the chosen entries of the index in groups; what was read before is left out.
+    """Yield the chosen entries of the index in groups, without dead letters that were read before.
 
-    :param setup: the pipeline
-    :param chosen: which dead letters
-    :param after: key of the last dead letter that was read before; None for none
+    :param setup: the pipeline with its ledger and connections
+    :param chosen: selection of dead letters
+    :param after: key of the last dead letter that was read before; None to begin with the first
     """
     ledger, pipeline = setup.ledger, setup.pipeline.name
     place = None if after is None else (*after[:4], -1)
@@ -97,7 +97,11 @@ def _entries(
 
 
 def _unread(entry: IndexEntry, after: Sequence[Any] | None) -> IndexEntry | None:
-    """Return the part of an entry that follows the dead letter that was read last; None if nothing follows."""
+    """Return the part of an entry that follows the dead letter that was read last; None if nothing follows.
+
+    :param entry: entry of the index
+    :param after: key of the dead letter that was read last; None if none was read
+    """
     dead_letters = entry.dead_letters
     place = (dead_letters.key.generation, dead_letters.key.partition, dead_letters.key.seq, dead_letters.error_type)
     if after is None or place != tuple(after[:4]) or dead_letters.first > after[4]:
@@ -107,10 +111,10 @@ def _unread(entry: IndexEntry, after: Sequence[Any] | None) -> IndexEntry | None
 
 
 def dead_letter_record(found: ReadDeadLetter, max_bytes: int) -> DeadLetterRecord:
-    """Return the model of a dead letter.
+    """Return a dead letter as a model of the API.
 
     :param found: the dead letter
-    :param max_bytes: maximum number of bytes of key and value
+    :param max_bytes: maximum number of bytes of the key and of the value; longer ones are shortened
     """
     dead_letter = found.stored.dead_letter
     return DeadLetterRecord(

@@ -1,7 +1,7 @@
-"""Guard of the whole API: who asks, and whether the request was made by this site's own pages or with a token.
+"""Guard of the whole API: requires a signed-in user, and refuses requests that another site has caused.
 
-A cookie is sent by the browser whoever caused the request. So a request that changes something must come from this
-very site, or carry a bearer token, which no browser sends by itself.
+A browser sends cookies with every request, also with requests that another site causes. So a request that changes
+something must come from this very site, or carry a bearer token, which no browser sends by itself.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ User = Annotated[BaseUser, Depends(get_user)]
 
 
 def same_origin(request: Request) -> None:
-    """Refuse a request that changes something unless it is from this site, or carries a bearer token, and is JSON.
+    """Refuse a request that changes something unless it is JSON, and comes from this site or carries a bearer token.
 
+    :param request: the request
     :raises HTTPException: with status 403 if it is from another site or of unknown origin; with 415 if it is not JSON
     """
     if request.method in _SAFE_METHODS:
@@ -51,7 +52,7 @@ def _is_own(origin: str, request: Request) -> bool:
 
 
 def _site(url: str) -> tuple[str, str, int] | None:
-    """Return scheme, host and port of a URL; None if it has none, as the origin ``null``."""
+    """Return scheme, host and port of a URL; None if it lacks one of them, such as the origin ``null``."""
     try:
         parts = urlsplit(url)
         port = parts.port

@@ -1,4 +1,4 @@
-"""Judge the health of a pipeline from its state in the ledger, and say why in one sentence."""
+"""Judge the health of a pipeline from its state in the ledger, and give the cause in one sentence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.ledger.queries.overview import PipelineOverview
 
 ORDER = {health: place for place, health in enumerate(Health)}
-"""Place of each health in the list, the most urgent first."""
+"""Place of each kind of health in sorted lists, from 0; the most urgent comes first."""
 
 NEED_A_PERSON = frozenset({Health.BLOCKED, Health.LAG_GROWING, Health.DEAD_LETTERS})
 
@@ -50,7 +50,11 @@ def _judge(found: PipelineOverview, *, is_running: bool) -> tuple[Health, str, d
 
 
 def _is_lag_growing(found: PipelineOverview, *, is_running: bool) -> bool:
-    """Return whether more is planned and not committed than an hour ago, although no run is making progress."""
+    """Return whether the lag is at least as large as an hour ago, and no run is making progress.
+
+    :param found: state of the pipeline
+    :param is_running: whether a run holds the lease
+    """
     if not found.lag or not found.earlier_lag or (is_running and found.rate):
         return False
     return found.lag >= found.earlier_lag

@@ -1,4 +1,4 @@
-"""The ledger that the API's requests share."""
+"""Open the ledger once for all requests of the API."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ _opened: dict[str, Ledger] = {}
 
 
 def shared_ledger() -> Ledger:
-    """Return the ledger, opened by the first request; another one if its location has changed since.
+    """Return the ledger that all requests share. It is opened at the first request, and again if its location has
+    changed.
 
     :raises ConfigError: if no ledger is defined
-    :raises LedgerUnavailableError: if it cannot be opened, or has another revision
+    :raises LedgerUnavailableError: if the ledger cannot be opened, or has another revision than this version needs
     """
     url = locate_ledger().url
     with _lock:

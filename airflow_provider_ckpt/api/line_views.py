@@ -1,4 +1,4 @@
-"""Turn the number line of a partition, as the ledger returns it, into the pieces that the API shows."""
+"""Convert the number line of a partition, as the ledger returns it, to the pieces that the API shows."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ _CHANGES: Mapping[ChangeKind, ColumnChangeKind] = {
 
 
 def partition_line(found: line.PartitionLine) -> PartitionLine:
-    """Return the API model of a partition's number line, from what the ledger query returned."""
+    """Return the API model of a partition's number line.
+
+    :param found: the number line, as the ledger returned it
+    """
     pieces = [*_receipt_pieces(found), *map(_batch_piece, found.batches)]
     blocked = found.blocked
     return PartitionLine(
@@ -139,7 +142,10 @@ def _settled(span: Range, fate: Fate, batches: int | None, rejected: int | None,
 
 
 def _fate(receipt: RangeReceipt) -> Fate:
-    """Return what became of the batches of a range receipt: ``settled`` unless it is sure for all of them."""
+    """Return the fate that all batches of a range receipt share; ``settled`` if they may have different fates.
+
+    :param receipt: the receipt
+    """
     for fate, batches in (
         (Fate.REJECTED, receipt.rejected),
         (Fate.SKIPPED, receipt.skipped),

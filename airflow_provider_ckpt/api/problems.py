@@ -1,4 +1,7 @@
-"""Errors as problem details (RFC 9457). The handlers of Airflow's own API do not reach a mounted app."""
+"""Answer errors of the API with problem details (RFC 9457).
+
+The error handlers of Airflow's own API do not apply to a mounted application.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,10 @@ _OF_SINK_OR_SOURCE = 502
 
 
 def add_problem_handlers(app: FastAPI) -> None:
-    """Have an app respond to errors with problem details (RFC 9457), without the text of unexpected errors."""
+    """Have an app answer errors with problem details (RFC 9457), without the text of unexpected errors.
+
+    :param app: the app
+    """
     app.add_exception_handler(CkptError, _of_ckpt_error)
     app.add_exception_handler(HTTPException, _of_http_exception)
     app.add_exception_handler(RequestValidationError, _of_invalid_request)

@@ -19,7 +19,7 @@ _MAX_DAGS = 200
 
 
 def recovery_forms(access: Access, pipeline: str, wish: ActionWish) -> list[RecoveryForm]:
-    """Return the recovery DAGs that the user may see and that can do what is asked, each with its form filled in.
+    """Return the recovery DAGs that the user may see and that offer an action on a pipeline, with filled-in forms.
 
     A recovery DAG is recognised by its tag and its form, which offers the pipeline and the action.
 
@@ -50,7 +50,12 @@ def recovery_forms(access: Access, pipeline: str, wish: ActionWish) -> list[Reco
 
 
 def _offers(document: Mapping[str, Any], pipeline: str, action: str) -> bool:
-    """Return whether the form of a serialized DAG offers a pipeline and an action."""
+    """Return whether the form of a serialized DAG offers a pipeline and an action.
+
+    :param document: the serialized DAG
+    :param pipeline: name of the pipeline
+    :param action: name of the action
+    """
     params = {}
     for name, param in document.get("dag", {}).get("params", ()):
         schema = param.get("schema", {})

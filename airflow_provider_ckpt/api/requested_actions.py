@@ -1,4 +1,4 @@
-"""Turn what a user asks for into one concrete action, which is tried, proposed and then carried out unchanged."""
+"""Turn a user's request into one concrete action, which is tried, proposed and then carried out unchanged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAX_BATCHES = 20_000
 NEED_SOURCE_OR_SINK: frozenset[ActionName] = frozenset(
     {"recover", "force_stop", "resend_to_sink", "keep_sink", "move", "adopt", "accept_schema"}
 )
-"""Actions that the API server does not carry out, because they need source or sink."""
+"""Actions that need source or sink. The API server does not carry them out; the recovery DAG does."""
 
 _TAKEN: Mapping[ActionName, frozenset[str]] = {
     "hold": frozenset({"batches"}),
@@ -56,7 +56,9 @@ _TAKEN: Mapping[ActionName, frozenset[str]] = {
 def check_fields(wish: ActionWish, pipeline: str) -> None:
     """Refuse a request with a field that its kind of action does not take, or an ``adopt`` without the ledger's id.
 
-    :raises ConfigError: naming the fields that are not taken, or the one that is missing
+    :param wish: the request
+    :param pipeline: name of the pipeline, for the message
+    :raises ConfigError: naming the fields that are not taken, or the field that is missing
     """
     defaults = ActionWish(kind=wish.kind)
     given = {name for name in ActionWish.model_fields if getattr(wish, name) != getattr(defaults, name)}
@@ -72,19 +74,28 @@ def make_action(context: ActionContext, wish: ActionWish) -> Action | None:
     :param context: ledger, pipeline and actor
     :param wish: the request, of a kind that needs neither source nor sink
     :return: the action; None if there is nothing to do
-    :raises ConfigError: if a field is missing, or names what does not exist
+    :raises ConfigError: if a field is missing, or names a batch, partition or position that does not exist
     """
     maker = _MAKERS.get(wish.kind)
     return Action(ActionKind(wish.kind)) if maker is None else maker(context, wish)
 
 
 def no_setup() -> NoReturn:
-    """Refuse to open source and sink, which the API server does not do for actions."""
+    """Raise an error in place of opening source and sink, which the API server does not do for actions.
+
+    :raises ConfigError: always
+    """
     raise ConfigError("this action needs source or sink.", hint="Use the recovery DAG.")
 
 
 def _on_batches(context: ActionContext, wish: ActionWish) -> Action | None:
-    """Return an action on batches; a release without any names all that are held now, so that others stay held."""
+    """Return an action on batches. A release without batches names all batches that are held now, so that later ones
+    stay held.
+
+    :param context: ledger, pipeline and actor
+    :param wish: the request
+    :raises ConfigError: if no batch is named, except for a release, or more than 20,000 are held
+    """
     keys = parse_batch_keys(wish.batches)
     if not keys and wish.kind != "release":
         raise ConfigError(f"name the batches to {wish.kind}.", pipeline=context.pipeline)
@@ -115,7 +126,12 @@ def _replay(context: ActionContext, wish: ActionWish) -> Action | None:
 
 
 def _on_dead_letters(context: ActionContext, wish: ActionWish) -> Action | None:
-    """Return an action on the parked dead letters of a selection; None if none of them is parked."""
+    """Return an action on the parked dead letters of a selection; None if none of them is parked.
+
+    :param context: ledger, pipeline and actor
+    :param wish: the request
+    :raises ConfigError: if the selection has more than 20,000 ranges, or names batches without dead letters
+    """
     dead_letters = wish.dead_letters or DeadLetterFilter()
     keys = frozenset(parse_batch_keys(dead_letters.batches))
     chosen = Selection(frozenset(dead_letters.types), keys, dead_letters.since, dead_letters.until, wish.stop_at)

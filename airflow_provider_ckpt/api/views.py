@@ -1,4 +1,4 @@
-"""Turn what the ledger returns into the models of the API: pipelines, partitions, events, links to DAG runs."""
+"""Convert results of the ledger's queries to models of the API: pipelines, partitions, events, links to DAG runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ _TEXT_LENGTH = 2_000
 
 
 def run_link(owner: str | None) -> RunLink | None:
-    """Return the task of a DAG run that an owner's name tells; None for another owner."""
+    """Return the task of a DAG run that an owner's name contains; None for an owner that is not a task.
+
+    :param owner: name of the owner of a lease, an attempt or an event
+    """
     run, task = dag_run_of(owner), task_of(owner)
     if run is None or task is None:
         return None
@@ -38,13 +41,16 @@ def text(value: str | None) -> str | None:
 
 
 def counts(found: RecordCounts | Mapping[str, Any]) -> Counts:
-    """Return the model of record counts, from an object or from columns of a row."""
+    """Return the API model of record counts.
+
+    :param found: the counts, or a row with columns of these names
+    """
     data = found.to_json() if isinstance(found, RecordCounts) else found
     return Counts(**{name: data[name] for name in ("read", "delivered", "filtered", "dead_lettered")})
 
 
 def seconds_left(found: PipelineOverview, at: datetime) -> float:
-    """Return the seconds until a pipeline's lease expires; 0 if no run holds it.
+    """Return the seconds until a pipeline's lease expires; 0 if no run holds the lease.
 
     :param found: state of the pipeline
     :param at: time of the snapshot
@@ -80,7 +86,7 @@ def pipeline_row(
     :param found: state of the pipeline
     :param at: time of the snapshot
     :param access: rights of the user
-    :param history: its lag over time
+    :param history: the pipeline's lag over time
     """
     held = lease(found, at)
     health, cause = judge(found, is_running=held.held)
@@ -110,7 +116,10 @@ def pipeline_row(
 
 
 def lag_points(history: Sequence[lag_history.LagPoint]) -> list[LagPoint]:
-    """Return the models of a pipeline's lag over time, relative to the lowest checkpoint in it."""
+    """Return the API models of a pipeline's lag over time, relative to the lowest checkpoint in the history.
+
+    :param history: the lag over time
+    """
     first = min((point.committed for point in history), default=0)
     return [
         LagPoint(at=point.at, planned=point.planned - first, committed=point.committed - first) for point in history
@@ -118,7 +127,10 @@ def lag_points(history: Sequence[lag_history.LagPoint]) -> list[LagPoint]:
 
 
 def partition_row(row: Mapping[str, Any]) -> PartitionRow:
-    """Return the API model of a partition, from its row in the ledger."""
+    """Return the API model of a partition.
+
+    :param row: the partition's row in the ledger
+    """
     name = row["partition"]
     return PartitionRow(
         id=name,
@@ -142,13 +154,19 @@ def partition_row(row: Mapping[str, Any]) -> PartitionRow:
 
 
 def partition_kind(name: str) -> Any:
-    """Return the kind of a partition, from its id."""
+    """Return the kind of a partition: ``source``, or the purpose of a side partition.
+
+    :param name: id of the partition
+    """
     kind: SideKind | None = side_kind(name)
     return "source" if kind is None else kind.value
 
 
 def stored_action_row(row: Mapping[str, Any]) -> StoredActionRow:
-    """Return the API model of a stored action, from its row in the ledger."""
+    """Return the API model of a stored action.
+
+    :param row: the action's row in the ledger
+    """
     result = row["result"] or {}
     refused = result.get("refusal")
     state = "pending" if row["applied_at"] is None else "refused" if refused is not None else "applied"
@@ -165,7 +183,10 @@ def stored_action_row(row: Mapping[str, Any]) -> StoredActionRow:
 
 
 def event_row(row: Mapping[str, Any]) -> EventRow:
-    """Return the API model of an event of the audit log, from its row in the ledger."""
+    """Return the API model of an event of the audit log.
+
+    :param row: the event's row in the ledger
+    """
     detail = row["detail"]
     reason = detail.get("reason") if isinstance(detail, Mapping) else None
     key = None

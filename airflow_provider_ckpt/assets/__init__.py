@@ -1,1 +1,1 @@
-"""Airflow assets: ``pipeline.pipeline_asset``, which runs update, and ``work.work_asset``, which starts runs."""
+"""Assets of pipelines: ``pipeline.pipeline_asset``, which runs update, and ``work.work_asset``, which starts runs."""

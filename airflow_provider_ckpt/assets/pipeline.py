@@ -31,6 +31,7 @@ def pipeline_asset(name: str) -> Asset:
 def sanitize_uri(uri: SplitResult) -> SplitResult:
     """Normalize the URI of a pipeline's asset; Airflow calls this for the scheme ``ckpt``.
 
+    :param uri: the URI, split into its parts
     :raises ValueError: if the URI is not of the form ``ckpt://<pipeline>``
     """
     if not uri.netloc or uri.path not in ("", "/") or uri.query:
@@ -46,8 +47,8 @@ def emit_event(context: Context, summary: dict[str, Any], *, of_this_task: bool 
 
     :param context: the task's context
     :param summary: summary of the run, as its task returns it
-    :param of_this_task: whether this task has just executed the whole run; then a run that moved the checkpoint is the
-        first at its positions, and Airflow need not be asked
+    :param of_this_task: whether this task has just executed the whole run. If that run moved the checkpoint, its
+        positions are new, and the asset's newest event need not be looked up
     :return: whether the pipeline's own asset gets an event
     """
     extra = update_outlet_events(context, summary)

@@ -1,4 +1,4 @@
-"""Create a DAG from the section ``dag`` of a file, whatever the file declares."""
+"""Create a DAG from the section ``dag`` of a YAML file, which declares one pipeline or many tables."""
 
 from __future__ import annotations
 

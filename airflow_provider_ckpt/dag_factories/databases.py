@@ -1,4 +1,4 @@
-"""Create the DAG of a YAML file that declares many tables of a database; nothing connects when it is parsed."""
+"""Create the DAG of a YAML file that declares many tables of a database; parsing the file opens no connection."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def database_dag(
 
         dag = database_dag(__file__, "databases/shop.yaml")
 
-    Its tasks are those of :class:`CkptDatabaseTaskGroup`. :func:`pipeline_dags` creates it, too, from a file with a
-    section ``dag``.
+    Its tasks are those of :class:`CkptDatabaseTaskGroup`. :func:`pipeline_dags` creates the same DAG from a file that
+    has a section ``dag``.
 
     :param dag_file: the DAG file, ``__file__``
     :param file: path of the YAML file, relative to the DAG file's folder; without a section ``dag`` the DAG has no

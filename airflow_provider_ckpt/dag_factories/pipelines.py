@@ -1,7 +1,7 @@
-"""Create DAGs from YAML files: each declares one pipeline or many tables, and its section ``dag`` schedule and tasks.
+"""Create DAGs from YAML files, each of which declares a pipeline or many tables, and in its section ``dag`` the DAG.
 
-Files are read and validated when the DAG file is parsed. An invalid file affects only its own DAG: that one is replaced
-by a DAG that shows the error, with file name, line and key, and whose task fails with it.
+Files are read and validated when the DAG file is parsed. An invalid file affects only its own DAG, which is replaced by
+a DAG that shows the error, with file name, line and key, and whose task fails with it.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def pipeline_dags(
 
 
 def _files_of_dag(files: Sequence[Path], dag_id: str | None) -> Sequence[Path]:
-    """Return the files that declare the DAG of an id; all files if none does, or if the id is None.
+    """Return the files that declare the DAG with the given id; all files if none declares it, or if the id is None.
 
     :param files: YAML files of the folder
     :param dag_id: id of the DAG whose task runs; None when the DAG file is parsed for all its DAGs
@@ -98,8 +98,7 @@ def _files_of_dag(files: Sequence[Path], dag_id: str | None) -> Sequence[Path]:
 def _dag_or_error(
     dag_file: str, file: Path, ckpt_conn_id: str, default_args: Mapping[str, Any], *, taken: Container[str]
 ) -> DAG | str | None:
-    """Return the DAG of a YAML file, or the error message if the file is invalid; None if the file has no section
-    ``dag``.
+    """Return the DAG of a YAML file, the error message if the file is invalid, or None if it has no section ``dag``.
 
     :param dag_file: path of the DAG file
     :param file: path of the YAML file
@@ -280,7 +279,10 @@ def _add_tasks(section: DagSection, shared: Mapping[str, Any]) -> None:
 
 
 def _is_schedule(given: str | timedelta | None) -> bool:
-    """Return whether Airflow accepts a value as a schedule."""
+    """Return whether Airflow accepts a value as a schedule; True for an interval and for None.
+
+    :param given: cron expression, preset or interval
+    """
     return not isinstance(given, str) or schedule_problem(given) is None
 
 

@@ -38,9 +38,8 @@ _ACTIONS = {
     "accept_schema": "Accept the source's changed columns: the next run follows them",
 }
 _CARRY_OUT_TIME = timedelta(hours=1)
-"""Time after the end of ``answer_within``, the time for an answer, in which an approved action can still be carried
-out.
-"""
+"""Time for which an approved action can still be carried out after the time for an answer, ``answer_within``, is
+over."""
 _DOC = """
 Repairs a pipeline. Trigger it, choose pipeline and action, and give a reason. **preview** computes what would be
 changed, and changes nothing; **approve** shows that and waits for an answer; **carry_out** does exactly what was shown,
@@ -187,11 +186,13 @@ def _params(names: Iterable[str]) -> dict[str, Param]:
 def _declared_names(folder: Path) -> list[str]:
     """Return the names of the pipelines that the YAML files of a folder declare.
 
-    A file that cannot be read is only logged, and one that declares many tables is left out.
+    A file that cannot be read is only logged, and a file that declares many tables is left out.
+
+    :param folder: the folder
     """
     names = []
     for path in sorted(folder.glob("*.y*ml")):
-        if declares_many_tables(path):  # only its source knows the names
+        if declares_many_tables(path):  # the names of its pipelines depend on the tables in the source
             continue
         name = read_outline(path).name
         if name is None:

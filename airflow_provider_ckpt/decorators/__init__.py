@@ -1,1 +1,1 @@
-"""TaskFlow decorators: ``batch.ckpt_batch_task``, known as ``@task.ckpt_batch``."""
+"""TaskFlow decorator ``batch.ckpt_batch_task``, which DAG files use as ``@task.ckpt_batch``."""

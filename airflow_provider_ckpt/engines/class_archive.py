@@ -76,7 +76,7 @@ class ClassArchive:
         return cls(directory, hashlib.sha256("\n".join(inputs).encode()).hexdigest()[:_DIGITS])
 
     def find(self) -> Path | None:
-        """Return the path of the archive's file; None if there is none that may be used.
+        """Return the path of the archive's file; None if the file does not exist or must not be used.
 
         A file is not used if other users may write to its directory. A damaged file is removed, since Java would crash
         with it.
@@ -177,7 +177,8 @@ class ClassArchive:
             return False
 
     def _is_trusted(self) -> bool:
-        """Return whether no other user may write to the directory. Java does not check the content of an archive."""
+        """Return whether only this user (or root) can write to the directory; Java does not check the content of an
+        archive."""
         try:
             found = self.directory.stat()
         except OSError:
@@ -188,7 +189,8 @@ class ClassArchive:
 def _java(environment: Mapping[str, str]) -> Path | None:
     """Return the home directory of the Java that Spark's scripts choose.
 
-    None is returned if there is no Java, or if it has no archive of the JDK's classes.
+    The result is None if there is no Java, or if it has no archive of the JDK's classes, on which Spark's archive
+    builds.
 
     :param environment: environment variables of ``spark-submit``
     """
@@ -199,7 +201,10 @@ def _java(environment: Mapping[str, str]) -> Path | None:
 
 
 def _jvm(java: Path) -> list[Path]:
-    """Return the paths of the JVM's library and of the archive of the JDK's classes, below the home of a Java."""
+    """Return the paths of the JVM's library and of the archive of the JDK's classes.
+
+    :param java: home directory of Java
+    """
     return [java / "lib" / "server" / name for name in ("libjvm.so", "classes.jsa")]
 
 
@@ -208,7 +213,10 @@ def _holds_something(folder: Path) -> bool:
 
 
 def _files_of(entry: str) -> list[Path]:
-    """Return the jar files that an entry of a class path, such as ``/opt/jars/*``, stands for."""
+    """Return the jar files for an entry of a class path.
+
+    :param entry: path of a jar file, or ``/opt/jars/*`` for all jar files of a directory
+    """
     path = Path(entry)
     return sorted(path.parent.glob("*.jar")) if path.name == "*" else [path] if path.is_file() else []
 

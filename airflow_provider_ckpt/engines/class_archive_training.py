@@ -34,16 +34,16 @@ from airflow_provider_ckpt.replication.setup import PipelineContext
 _WRITE_SECONDS = 600.0
 """Seconds that the JVM may take to write the archive, on a busy machine."""
 _NICE = 10
-"""Niceness of this process, which gives it about a tenth of the CPU time of another process on a busy machine.
+"""Niceness of this process: on a busy machine, it gets about a tenth of the CPU time of another process.
 
-With less it would not finish there.
+With less CPU time, the creation would not finish there.
 """
 _RECORDS = 100
 _LOOK_SECONDS = 0.2
-"""Seconds between two checks whether other processes' runs are in progress."""
+"""Seconds between two checks of whether other processes' runs are in progress."""
 
 _PATIENCE_SECONDS = 3600.0
-"""Seconds after which the creation is given up if runs have been in progress all the time."""
+"""Seconds of uninterrupted runs of other processes after which the creation of the archive is given up."""
 
 
 def create_archive(class_path: str = "") -> Path | None:

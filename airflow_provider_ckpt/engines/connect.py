@@ -2,7 +2,7 @@
 
 This process takes the part of the driver: it sends each wave to the server as one operation, tagged with the run's
 epoch, and commits the batches that lanes staged for a two-phase sink. A run that is killed cancels its operations. If
-it cannot, the next run does, since it uses the same session on the server.
+it does not manage to, the next run cancels them, since it uses the same session on the server.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ class ConnectEngine:
     """Engine (:class:`~.engine_protocol.Engine`) that runs waves on a Spark Connect server.
 
     :param pipeline: the pipeline's declaration; its ``run`` part names the Airflow connection of type ``spark_connect``
+    :ivar started: whether :meth:`start` was called
+    :ivar loss_blames_batch: True: if Spark is lost, a batch that ran alone counts as the cause
     """
 
     def __init__(self, pipeline: Pipeline) -> None:
@@ -188,9 +190,11 @@ class ConnectEngine:
         self.close()
 
     def _to_engine_error(self, error: Exception) -> EngineError:
-        """Convert an exception of PySpark to the error that the server failed or was lost.
+        """Convert an exception of PySpark to an error which says that the server failed or was lost.
 
         Ids of sessions in its message are masked.
+
+        :param error: the exception
         """
         from airflow_provider_ckpt.spark.sql import first_line
 
@@ -236,7 +240,11 @@ def _as_any(session: SparkSession) -> AnySession:
 
 
 def _in_thread(function: Callable[..., T], *arguments: object) -> Future[T]:
-    """Call a function in a daemon thread, and return at once a future of its result or error."""
+    """Call a function in a daemon thread, and return at once a future of its result or error.
+
+    :param function: the function
+    :param arguments: its arguments
+    """
     future: Future[T] = Future()
 
     def call() -> None:

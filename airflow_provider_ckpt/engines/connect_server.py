@@ -37,8 +37,9 @@ class ConnectHook(SparkConnectHook):
 
     @classmethod
     def get_connection(cls, conn_id: str) -> Any:
-        """Return the Airflow connection of an id.
+        """Return the Airflow connection with the given id.
 
+        :param conn_id: id of the connection
         :raises ConfigError: if the connection is not defined, or is of another type than ``spark_connect``
         """
         found = airflow_connection(conn_id)

@@ -130,12 +130,13 @@ def without_ids(text: str) -> str:
 
 
 def attach(url: str, session_id: str) -> SparkSession | None:
-    """Return the session with an id, created if necessary; None if the server has closed it.
+    """Return the session with the given id, created if necessary; None if the server has closed it.
 
     Operations that an earlier run left in the session are cancelled.
 
     :param url: URL of the server
     :param session_id: id of the session
+    :raises pyspark.errors.PySparkException: if the server refuses the session for another reason, or does not answer
     """
     from pyspark.errors import PySparkException
     from pyspark.sql.connect.client import DefaultChannelBuilder

@@ -83,7 +83,7 @@ def _java(variables: Mapping[str, str]) -> str:
 def _process() -> list[str]:
     """Return working directory, user, groups, umask and namespaces of this process, as texts.
 
-    A standing driver cannot change its own.
+    They are part of the key, since a standing driver cannot change its own.
     """
     found = [str(Path.cwd())]
     with suppress(OSError):

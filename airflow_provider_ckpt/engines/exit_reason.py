@@ -40,7 +40,10 @@ def explain(status: int | None, lines: Iterable[str], error: BaseException | Non
 
 
 def last_error(lines: Iterable[str]) -> str | None:
-    """Return the last line of Spark's output that reports an error; None if there is none."""
+    """Return the last line of Spark's output that reports an error; None if there is none.
+
+    :param lines: lines of the output
+    """
     errors = [line for line in _without_noise(lines) if _ERROR.search(line)]
     return errors[-1][:_LONGEST] if errors else None
 

@@ -56,10 +56,11 @@ class FailedStarts:
         return found
 
     def check(self, key: str) -> None:
-        """Raise an error if a driver with the given key failed to start in the last :data:`DELAY_SECONDS`.
+        """Raise an error if a driver with the given key failed to start in the last five minutes.
 
         Records of failures older than a day are deleted.
 
+        :param key: key of the driver
         :raises EngineError: if a driver with this key failed to start; the error names the file with its output
         """
         now = datetime.now(UTC)

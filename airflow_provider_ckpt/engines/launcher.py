@@ -130,7 +130,7 @@ class Launcher(SparkSubmitHook):
         self.prepare_next_start()
 
     def prepare_next_start(self) -> None:
-        """Have an archive of Spark's classes created in the background for later starts, if it does not exist."""
+        """Have an archive of Spark's classes created in the background for faster starts, if it does not exist yet."""
         if self._head_start:
             self._head_start.prepare_next_start()
 
@@ -169,8 +169,9 @@ class Launcher(SparkSubmitHook):
 
     @classmethod
     def get_connection(cls, conn_id: str) -> Any:
-        """Return the Airflow connection of an id. Unlike in the provider's hook, a missing connection is an error.
+        """Return the Airflow connection with the given id; a missing one is an error, unlike in the provider's hook.
 
+        :param conn_id: id of the connection
         :raises ConfigError: if the connection is not defined
         """
         return airflow_connection(conn_id)

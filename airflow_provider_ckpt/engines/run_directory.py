@@ -1,9 +1,9 @@
-"""Create a run's directory on this machine, and remove directories that killed runs left behind.
+"""Create the directory of a run on this machine, and remove directories that killed runs left behind.
 
 A run and its driver exchange files in this directory. Its name contains host, pid and start time of the run's process
 (as in ``replication/process_lease_owner.py``). In addition the process locks the directory; the lock ends with the
-process. It is needed where the pid cannot show whether the process lives: in containers that share a temporary folder
-and a host name.
+process. The lock is needed where the pid cannot show whether the process lives: in containers that share a temporary
+folder and a host name.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _is_of_another(entry: os.DirEntry[str]) -> bool:
 
 
 def _is_left_behind(name: str) -> bool:
-    """Return whether a directory name is that of a run whose process no longer runs."""
+    """Return whether a directory name is that of a run of this host whose process no longer runs."""
     found = _NAME.fullmatch(name)
     return found is not None and is_dead(f"cli:{found['host']}:{found['pid']}:{found['started']}")
 

@@ -36,10 +36,11 @@ PAUSE = 0.03
 class RunDirectoryEngine(ABC):
     """Engine that sends waves to a driver by files in a run directory, and waits for the driver's replies.
 
-    Subclasses start or find the driver, and implement with this class :class:`~.engine_protocol.Engine`.
+    Subclasses start or find the driver; together with this class they implement :class:`~.engine_protocol.Engine`.
 
     :param pipeline: the pipeline's declaration
     :param on_ready: called with the properties of Spark once Spark has started
+    :ivar started: whether :meth:`start` was called
     """
 
     def __init__(self, pipeline: Pipeline, on_ready: Callable[[EngineInfo], None] | None = None) -> None:
@@ -168,12 +169,15 @@ class RunDirectoryEngine(ABC):
         """Tell the Spark driver that a new wave was written to the run directory, unless the driver polls for waves."""
 
     def _wait(self) -> None:
-        """Wait until a reply may be there, for :data:`PAUSE` seconds at most."""
+        """Wait for a new reply of the driver, for :data:`PAUSE` seconds at most."""
         time.sleep(PAUSE)
 
 
 def _job_error(error: ErrorInfo, pipeline: str) -> CkptError:
-    """Return the exception for an error of the job itself, such as an expression that does not parse.
+    """Return the exception to raise for an error that the driver reported.
+
+    An invalid declaration, such as an expression that does not parse, becomes a :class:`ConfigError`, any other error
+    an :class:`EngineError`.
 
     :param error: the error that the driver reported
     :param pipeline: name of the pipeline, for the message

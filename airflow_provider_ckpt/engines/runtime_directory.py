@@ -1,4 +1,7 @@
-"""Open the directory below which this user's standing drivers have their directories; only this user can use it."""
+"""Open the runtime directory, which contains the directories of this user's standing drivers.
+
+Only this user can use it.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,13 @@ _NAME = "ckpt-spark"
 
 
 def open_runtime_directory(*, create: bool) -> tuple[Path, int]:
-    """Open the directory below which this user's standing drivers have their directories.
+    """Open the runtime directory, which contains the directories of this user's standing drivers.
 
     It is in ``XDG_RUNTIME_DIR`` if that is a directory of this user, else in the temporary folder.
 
     :param create: whether to create the directory, with mode 0700, if it does not exist
     :return: path of the directory, and a file descriptor of it
-    :raises FileNotFoundError: if the directory does not exist
+    :raises FileNotFoundError: if the directory does not exist and ``create`` is False
     :raises EngineError: if the directory cannot be created or opened, is a link, or could be used by another user
     """
     path = _path()
@@ -42,10 +45,10 @@ def open_runtime_directory(*, create: bool) -> tuple[Path, int]:
 
 
 def _unusable(path: Path, reason: str) -> EngineError:
-    """Return the error for a path that cannot be the directory, or that another user may have put there.
+    """Return the error for a path that cannot be the runtime directory, or that another user may have put there.
 
     :param path: the path
-    :param reason: what is wrong with it
+    :param reason: phrase that says why the path is refused
     """
     return EngineError(
         f"{path} is not a directory of this user with mode 0700 ({reason}): delete it, or set XDG_RUNTIME_DIR to a "

@@ -1,4 +1,4 @@
-"""Engine on an existing Spark session, for notebooks, for tests, and for users who keep a session open."""
+"""Engine that runs waves on a Spark session of the caller, for notebooks, tests, and users who keep a session open."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ class SessionEngine:
     It implements :class:`~.engine_protocol.Engine`.
 
     :param spark: a classic session; its time zone must be UTC, and ANSI mode must be on
+    :ivar started: whether :meth:`start` was called
+    :ivar loss_blames_batch: False: if Spark is lost, no batch counts as the cause
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -33,7 +35,10 @@ class SessionEngine:
         self.loss_blames_batch = False
 
     def start(self, job: Job) -> None:
-        """Store the job, which every wave needs; the session is open already."""
+        """Store the description of the run, which every wave needs; the session is open already.
+
+        :param job: description of the run
+        """
         self._job = job
         self.started = True
 
@@ -89,7 +94,7 @@ class SessionEngine:
         self._spark.sparkContext.cancelAllJobs()
 
     def close(self) -> None:
-        """Leave the session open, for its owner."""
+        """Do nothing: the session stays open, for its owner."""
 
     @property
     def _taken(self) -> Job:

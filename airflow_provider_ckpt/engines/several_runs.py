@@ -1,4 +1,7 @@
-"""Runs of several pipelines in one process, over one standing Spark if they share it; each has a result of its own."""
+"""Run several pipelines in one process, some at a time, and return one result for each.
+
+Pipelines of the ``warm`` engine share one standing Spark.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +33,8 @@ class RunResult:
     """Result of the run of one of several pipelines.
 
     :param state: ``done``, ``held`` if batches are held and ``run.fail_on_hold`` is true, or ``failed``
-    :param error: why it is not done; None if it is
-    :param summary: the run's summary, JSON-ready; None if it failed
+    :param error: reason for the state ``held`` or ``failed``; None for ``done``
+    :param summary: the run's summary, JSON-ready; None if the run failed
     """
 
     state: str
@@ -42,15 +45,15 @@ class RunResult:
 def run_several(
     setups: Mapping[str, PipelineContext], at_once: int | None = None, *, lanes_each: int | None = None
 ) -> dict[str, RunResult]:
-    """Run several pipelines, in the given order and some at a time; one that fails does not stop the others.
+    """Run several pipelines, in the given order and some at a time; a run that fails does not stop the others.
 
     The leases of the runs in progress are renewed together.
 
-    :param setups: the pipelines with their ledger, connections and lease owners, by a name of each
+    :param setups: by pipeline name or another label, the pipeline with its ledger, connections and lease owner
     :param at_once: largest number of runs in progress at a time; None for four, or one if any of the pipelines starts a
         Spark of its own
-    :param lanes_each: largest number of lanes that a run occupies until it is the last one; None for no limit
-    :return: the result of each, by the same names
+    :param lanes_each: largest number of lanes that a run occupies while other runs are unfinished; None for no limit
+    :return: the result of each run, by the same labels
     """
     renewals = {ledger: LeaseRenewals(ledger) for ledger in {setup.ledger for setup in setups.values()}}
     own_spark = any(starts_own_spark(setup.pipeline) for setup in setups.values())
@@ -72,7 +75,7 @@ def run_several(
 
 
 class _Run:
-    """Run of one of several pipelines, which logs its error at once.
+    """Callable that runs one of several pipelines, and logs its error at once.
 
     :param setup: the pipeline with its ledger, connections and lease owner
     """
@@ -83,7 +86,8 @@ class _Run:
     def __call__(self, check: Check) -> RunResult:
         """Execute the run, and return its result.
 
-        :param check: raises an error if the run must stop
+        :param check: function that raises an error if the run must stop
+        :raises Exception: the error with which the run failed, after it was logged
         """
         pipeline = self._setup.pipeline
         try:
@@ -98,7 +102,7 @@ class _Run:
 def held_error(pipeline: Pipeline, summary: Mapping[str, Any]) -> str | None:
     """Return an error message if a run left batches held and ``run.fail_on_hold`` is set; else None.
 
-    :param pipeline: the pipeline
+    :param pipeline: the pipeline's declaration
     :param summary: the run's summary
     """
     if Route.HOLD in summary["route"] and pipeline.run.fail_on_hold:

@@ -43,7 +43,7 @@ class SparkLog:
         self._log.log(logging.INFO if arguments else self._level, line, *arguments)
 
     def __getattr__(self, name: str) -> Any:
-        """Return any other attribute of the logger that is written to."""
+        """Return an attribute of the wrapped logger, such as its method ``warning``."""
         return getattr(self._log, name)
 
 

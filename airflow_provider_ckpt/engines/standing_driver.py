@@ -1,4 +1,4 @@
-"""One standing driver of this user: its directory, its processes, and the socket at which it answers.
+"""A single standing driver of this user: its directory, its processes, and the socket at which it answers.
 
 A standing driver is a Spark application that stays on the machine between runs. Each has a directory with its socket
 and its output below the runtime directory (``runtime_directory.py``); the directory's name begins with the driver's
@@ -24,7 +24,7 @@ from airflow_provider_ckpt.spark.driver import standing_protocol
 from airflow_provider_ckpt.spark.driver.standing_protocol import DRAINING, LOCK, LOG, SOCKET, STARTING, short_path
 
 STOP_SECONDS = 15.0
-"""Seconds that the processes of a driver have for their end before they are killed."""
+"""Seconds that the processes of a driver may take to end before they are killed."""
 
 _PAUSE = 0.05
 _ANSWER_SECONDS = 3.0
@@ -35,11 +35,12 @@ _OWNER = "owner"
 
 
 class StandingDriver:
-    """A standing driver, living or dead, as its directory shows it; the constructor changes nothing.
+    """A standing driver, running or ended, found by its directory. Creating the object changes nothing.
 
     :param runtime: path of the runtime directory
     :param descriptor: open file descriptor of the runtime directory
     :param name: name of the driver's directory below the runtime directory
+    :ivar home: path of the driver's directory
     """
 
     def __init__(self, runtime: Path, descriptor: int, name: str) -> None:
@@ -84,7 +85,7 @@ class StandingDriver:
         return (self.home / STARTING).exists() and self.is_living
 
     def is_ending(self) -> bool:
-        """Return whether the driver accepted connections before and accepts none any more.
+        """Return whether the driver accepted connections before but no longer does.
 
         It is then about to end, or has ended.
         """
@@ -198,7 +199,11 @@ def _processes(session: int) -> list[int]:
 
 
 def _kill(pid: int, session: int) -> None:
-    """Kill a process, unless it has ended and its pid now belongs to a process of another session."""
+    """Kill a process, unless it has ended and its pid now belongs to a process of another session.
+
+    :param pid: pid of the process
+    :param session: id of the POSIX session to which the process belongs
+    """
     with suppress(ProcessLookupError):
         if os.getsid(pid) == session:
             os.kill(pid, signal.SIGKILL)

@@ -1,7 +1,7 @@
 """Find the standing drivers of this user, start one, ask them for their state, and stop them.
 
-Several runs may do so at the same time; a lock on the runtime directory lets one of them start or stop drivers at a
-time. ``standing_driver.py`` describes a single driver.
+A standing driver is a Spark application that stays on the machine between runs; ``standing_driver.py`` describes a
+single one. A lock on the runtime directory lets only one run at a time start or stop drivers.
 """
 
 from __future__ import annotations
@@ -67,7 +67,10 @@ class StandingDrivers:
         os.close(self._descriptor)
 
     def connect(self, key: str) -> socket.socket | None:
-        """Return a socket connection to a standing driver that has the given key and accepts runs; None without one."""
+        """Return a socket connection to a standing driver that accepts runs; None if there is none.
+
+        :param key: key that the driver must have (see ``driver_key.py``)
+        """
         return next(filter(None, (driver.connect() for driver in self._all() if driver.key == key)), None)
 
     def connect_or_start(
@@ -115,8 +118,8 @@ class StandingDrivers:
     def stop(self, *, at_once: bool) -> list[DriverState]:
         """Ask every driver to end, and return the states that the drivers had before.
 
-        If a start is in progress, wait for its end first, so that its driver does not remain. Delete the directories
-        of drivers that were killed.
+        If another run is just starting a driver, wait until that start has ended, so that its driver does not remain.
+        Delete the directories of drivers that were killed.
 
         :param at_once: whether drivers end without waiting for their runs to end; each of these runs then starts a
             Spark of its own and continues
@@ -215,12 +218,12 @@ class StandingDrivers:
         return connection
 
     def _make_room(self, limit: int) -> None:
-        """Remove the directories of dead drivers, and stop drivers without runs until fewer than ``limit`` live.
+        """Remove the directories of dead drivers, and stop drivers without runs until fewer than ``limit`` are running.
 
-        Drivers that are about to end go first, then those that have been without runs for longest.
+        Drivers that are about to end are stopped first, then those that have been without runs for longest.
 
         :param limit: number of drivers of this user below which another may be started
-        :raises EngineError: if all drivers serve runs
+        :raises EngineError: if too many drivers serve runs
         """
         drivers = self._all()
         living = [driver for driver in drivers if driver.is_living]
@@ -269,6 +272,8 @@ class StandingDrivers:
 
         The caller holds the lock of :meth:`_starting`. So the run that began the start no longer holds it: that run was
         killed while the driver started.
+
+        :param key: key of the driver
         """
         return next((driver for driver in self._all() if driver.key == key and driver.is_starting), None)
 

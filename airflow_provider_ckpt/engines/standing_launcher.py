@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _CONF = {
     "spark.scheduler.mode": "FAIR",
     "spark.authenticate": "true",  # Spark's ports stay open for longer than a run; it makes up a secret by itself
-    "spark.python.task.killTimeout": "200ms",  # of a run that was cancelled, whose slots others wait for
+    "spark.python.task.killTimeout": "200ms",  # frees the slots of a cancelled run for other runs
     "spark.ui.retainedJobs": "20",
     "spark.ui.retainedStages": "20",
     "spark.ui.retainedTasks": "200",

@@ -1,6 +1,6 @@
 """``warm`` engine: the runs of all pipelines of this user share a Spark that stays on the machine between runs.
 
-The first run starts a standing driver (``spark/driver/standing.py``), and later ones find it. A run that finds no
+The first run starts a standing driver (``spark/driver/standing.py``), and later runs find it. A run that finds no
 driver and cannot start one, or that loses its driver, starts a Spark of its own, as with the ``submit`` engine.
 """
 
@@ -40,7 +40,7 @@ _TRIES = 3
 
 
 class WarmEngine:
-    """Engine that runs waves on a standing driver, or on a Spark of this run's own if that fails.
+    """Engine that runs waves on a standing driver, or on a Spark of this run's own if no standing driver can be used.
 
     It implements :class:`~.engine_protocol.Engine`.
 
@@ -107,7 +107,7 @@ class WarmEngine:
         return self._engine.run(wave, check)
 
     def revive(self) -> bool:
-        """Reset the engine after Spark was lost, so that it can be started again, with a Spark of this run's own.
+        """Reset the engine after Spark was lost, so that :meth:`start` begins a Spark of this run's own.
 
         :return: False after :meth:`kill`: the engine must not be started again
         """
@@ -261,7 +261,7 @@ class StandingEngine(RunDirectoryEngine):
         return EngineError(f"{reason}.", pipeline=self._pipeline.name, hint=NOTHING_LOST)
 
     def _leave(self, seconds: float) -> None:
-        """Close the connection, which ends the run, and remove the run directory.
+        """Close the connection to the driver, which ends the run there, and remove the run directory.
 
         :param seconds: longest time to wait until the driver has cancelled the run's Spark jobs; 0 to not wait
         """

@@ -34,7 +34,7 @@ class CkptHook(BaseHook):
         self.ckpt_conn_id = ckpt_conn_id
 
     def get_conn(self) -> Ledger:
-        """Open the ledger; the caller closes it. This is the name by which Airflow calls :meth:`get_ledger`."""
+        """Open the ledger and return it; the caller closes it. Airflow's name for :meth:`get_ledger`."""
         return self.get_ledger()
 
     def get_ledger(self) -> Ledger:

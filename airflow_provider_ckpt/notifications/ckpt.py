@@ -55,7 +55,10 @@ class CkptNotifier(BaseNotifier):
         self.ckpt_conn_id = ckpt_conn_id
 
     def notify(self, context: Context) -> None:
-        """Call the channels if the run needs attention for one of the chosen reasons; else do nothing."""
+        """Call the channels if the run needs attention for one of the chosen reasons; else do nothing.
+
+        :param context: the task's context
+        """
         notice = self.notice(context)
         if notice is None or not notice.reasons & self.reasons:
             return
@@ -66,7 +69,10 @@ class CkptNotifier(BaseNotifier):
                 all_of_them.callback(channel, {**context, "ckpt": notice})
 
     def notice(self, context: Context) -> Notice | None:
-        """Return the notice about the run; None if no task has returned a summary and the task has not failed."""
+        """Return the notice about the run; None if no task has returned a summary and the task has not failed.
+
+        :param context: the task's context
+        """
         summary = self._summary(context)
         failure = _describe_failure(context.get("exception"))
         if summary is None and failure is None:
@@ -88,8 +94,10 @@ class CkptNotifier(BaseNotifier):
         )
 
     def _summary(self, context: Context) -> dict[str, Any] | None:
-        """Return the run's summary that the latest of the given tasks returned by XCom; None if none of them returned
-        one.
+        """Return the run's summary that the latest of the given tasks returned by XCom; None if none of them returned a
+        summary.
+
+        :param context: the task's context
         """
         task = context["ti"]
         for task_id in self.task_ids or (task.task_id,):
@@ -102,7 +110,10 @@ class CkptNotifier(BaseNotifier):
         return None
 
     def _status(self, pipeline: str) -> dict[str, Any]:
-        """Return the pipeline's status from the ledger, or an empty dict if the ledger does not answer."""
+        """Return the pipeline's status from the ledger, or an empty dict if the status cannot be read.
+
+        :param pipeline: name of the pipeline
+        """
         from airflow_provider_ckpt.hooks.ckpt import CkptHook
 
         try:
@@ -115,7 +126,8 @@ class CkptNotifier(BaseNotifier):
 def _describe_failure(exception: object) -> str | None:
     """Return a sentence about the failure of a task; None without an exception.
 
-    An error of this package contains no secret, so its message is used. Of any other exception only the type is named.
+    An error of this package contains no secret, so its message is used. For any other exception the sentence has only
+    the type.
 
     :param exception: the exception with which the task failed; None if it did not fail
     """

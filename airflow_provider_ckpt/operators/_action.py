@@ -45,7 +45,7 @@ class CkptActionOperator(CkptNamedOperator):
     ui_color = "#ffe7c2"
     needs_reason = False
     declarations: Path | None = None
-    """Folder of YAML declarations, in which a pipeline of which the ledger has none is looked up by its name."""
+    """Folder of YAML declarations. A pipeline whose declaration is not in the ledger is looked up there by its name."""
 
     def __init__(
         self,
@@ -65,8 +65,9 @@ class CkptActionOperator(CkptNamedOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Carry out the action, and return its result document, as ``airflow ckpt … -o json`` prints it.
 
+        :param context: the task's context
         :return: dict with the keys ``pipeline``, ``action``, ``applied``, ``dry_run``, ``intent``, ``waits_for``,
-            ``before``, ``after``, ``actor``, ``reason`` and ``next``, and for some actions others
+            ``before``, ``after``, ``actor``, ``reason`` and ``next``; for some actions it has other keys
         :raises AirflowFailException: if the action is not possible in the pipeline's state; nothing was changed then
         """
         from airflow_provider_ckpt.replication.actions.carry_out_action import ActionContext
@@ -90,7 +91,10 @@ class CkptActionOperator(CkptNamedOperator):
         """
 
     def actor_name(self, context: Context) -> str:
-        """Return the name of the actor for the audit log, such as ``airflow:ann``."""
+        """Return the name of the actor for the audit log, such as ``airflow:ann``.
+
+        :param context: the task's context, which names the user who triggered the DAG run
+        """
         run = context["dag_run"]
         found = _templates.optional_text(self.actor) or run.triggering_user_name
         return f"airflow:{found}" if found else f"airflow:{self.owner} (owner of {run.dag_id})"
@@ -98,6 +102,8 @@ class CkptActionOperator(CkptNamedOperator):
     def _pipeline_context(self, context: Context, ledger: Ledger) -> PipelineContext:
         """Return the pipeline's context, with which an action opens source or sink.
 
+        :param context: the task's context
+        :param ledger: the ledger, open
         :raises ConfigError: if neither the ledger nor the folder has a declaration of the pipeline
         """
         name = self.pipeline_name
@@ -127,7 +133,10 @@ class CkptActionOperator(CkptNamedOperator):
 
 
 def _describe_result(result: dict[str, Any]) -> str:
-    """Return one line for the task's log that describes an action's result document."""
+    """Return one line for the task's log that describes the result of an action.
+
+    :param result: the action's result document
+    """
     what = f"{result.get('action', 'recover')} of pipeline {result['pipeline']}"
     if result["dry_run"]:
         return f"{what}: a dry run, nothing was changed"

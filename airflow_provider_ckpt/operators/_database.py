@@ -1,4 +1,4 @@
-"""Base class of the operators that work on many tables of a database."""
+"""Base class of the operators that replicate many tables of a database."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class CkptDatabaseOperator(BaseOperator):
-    """Base of the operators that work on many tables of a database.
+    """Base of the operators that replicate many tables of a database, each table as a pipeline of its own.
 
     :param database: declaration of the tables (templated): path of a YAML file relative to the DAG file's folder, or a
         dict
@@ -38,9 +38,9 @@ class CkptDatabaseOperator(BaseOperator):
         self.ckpt_conn_id = ckpt_conn_id
 
     def load_database(self) -> Database:
-        """Build the declaration of the tables.
+        """Build the declaration of the tables from the argument ``database``.
 
-        :raises ConfigError: if it is invalid; the message names file, line or key
+        :raises ConfigError: if the declaration is invalid; the message names file, line or key
         """
         return _database_declaration.load_database(self.database, self.folder, f"task {self.task_id}")
 

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.config.database.model import Database
 
 DatabaseDeclaration = str | Path | Mapping[str, Any]
-"""Many tables as a DAG declares them: path of a YAML file relative to the DAG file's folder, or a dict."""
+"""Declaration of many tables as a DAG passes it: path of a YAML file relative to the DAG file's folder, or a dict."""
 
 
 def load_database(declaration: object, folder: str | Path, user: str) -> Database:
-    """Build the declaration of many tables from what a DAG passes.
+    """Build the declaration of many tables from the argument that a DAG passes.
 
     :param declaration: the declaration as a DAG passes it, with templates rendered
     :param folder: folder from which a relative path starts
@@ -41,6 +41,7 @@ def load_database_file(path: Path) -> Database:
 
     A file that is unchanged since this process loaded it is not read again.
 
+    :param path: path of the file
     :raises ConfigError: if the file cannot be read or is invalid
     """
     from airflow_provider_ckpt.config.database.load import load
@@ -49,7 +50,7 @@ def load_database_file(path: Path) -> Database:
 
 
 def validate_database(declaration: object, folder: str | Path, user: str) -> None:
-    """Validate a declaration when the DAG file is parsed.
+    """Validate a declaration of many tables when the DAG file is parsed.
 
     A declaration with a template is skipped, and so is a file that names environment variables which are not set here
     (they may be set for the workers only); these are validated when the task runs.
@@ -64,12 +65,14 @@ def validate_database(declaration: object, folder: str | Path, user: str) -> Non
 
 
 def displayed_database(declaration: object, folder: str | Path) -> dict[str, Any] | None:
-    """Return the digest and the patterns of a declaration, which Airflow shows and stores; None if it is unknown yet.
+    """Return the digest and the settings of a declaration, which Airflow shows and stores; None if it cannot be read
+    yet.
 
     The digest covers the whole declaration, so that Airflow creates a new version of the DAG for any change.
 
     :param declaration: the declaration as a DAG passes it
     :param folder: folder from which a relative path starts
+    :return: ``{"digest": …, "database": …}``; the settings are None if environment variables are missing here
     """
     if not is_literal(declaration):
         return None

@@ -19,7 +19,8 @@ from airflow_provider_ckpt.config.variables import unset_variables
 from airflow_provider_ckpt.core.errors import ConfigError
 
 Declaration = str | Path | Mapping[str, Any] | Pipeline
-"""Pipeline as a DAG passes it: path of a YAML file relative to the DAG file's folder, a dict, or a ``Pipeline``."""
+"""Declaration of a pipeline as a DAG passes it: path of a YAML file relative to the DAG file's folder, a dict, or a
+``Pipeline``."""
 
 T = TypeVar("T")
 
@@ -55,6 +56,7 @@ def load_file(path: Path) -> Pipeline:
 
     A file that is unchanged since this process loaded it is not read again.
 
+    :param path: path of the file
     :raises ConfigError: if the file cannot be read or is invalid
     """
     from airflow_provider_ckpt.config.load import load
@@ -63,11 +65,11 @@ def load_file(path: Path) -> Pipeline:
 
 
 def find_declared(folder: Path, name: str) -> Pipeline | None:
-    """Load the pipeline that a YAML file of a folder declares under a name; None if no file does.
+    """Load the pipeline that a YAML file of a folder declares under a name; None if no file declares this name.
 
     :param folder: the folder
     :param name: name of the pipeline
-    :raises ConfigError: if that file is invalid
+    :raises ConfigError: if the file that declares it is invalid
     """
     from airflow_provider_ckpt.config.outline import declares_many_tables, read_outline
 
@@ -100,12 +102,13 @@ def load_literal(
     load_cached: Callable[[Path, int, int], object],
     load_other: Callable[[], object],
 ) -> None:
-    """Load a declaration that is known when the DAG file is parsed, so that an error in it is raised.
+    """Load a declaration that is known when the DAG file is parsed, only to raise the error of an invalid one.
 
     :param declaration: the declaration as a DAG passes it
     :param folder: folder from which a relative path starts
-    :param load_cached: loads a file, given what :func:`cache_key` returns
-    :param load_other: loads a declaration that is not the path of a file
+    :param load_cached: function that loads a file, given the result of :func:`cache_key`
+    :param load_other: function that loads a declaration that is not the path of a file
+    :raises ConfigError: if the declaration is invalid
     """
     if isinstance(declaration, str | Path) and str(declaration).strip():
         load_cached(*cache_key(Path(folder) / declaration))
@@ -162,6 +165,8 @@ def is_literal(declaration: object) -> bool:
     """Return whether a declaration is known when the DAG file is parsed.
 
     It then contains neither templates nor results of other tasks.
+
+    :param declaration: the declaration as a DAG passes it, or a part of it
     """
     if isinstance(declaration, Pipeline | Path):
         return True
@@ -226,10 +231,10 @@ def _load_cached(path: Path, _mtime: int, _size: int) -> Pipeline | None:
 
 
 def parse_or_none(path: Path, parse: Callable[[str, str], T]) -> T | None:
-    """Return what a file declares, or None if environment variables that the file names are not set here.
+    """Parse a file's declaration; return None if environment variables that the file names are not set here.
 
     :param path: path of the file
-    :param parse: parses the text of a file, given the text and the path
+    :param parse: function that parses the text of a file, given the text and the path
     :raises ConfigError: if the file cannot be read or is invalid
     """
     from airflow_provider_ckpt.config.load import read_text

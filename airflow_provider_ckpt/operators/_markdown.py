@@ -61,8 +61,8 @@ def approval_body(proposal: Proposal, document: Mapping[str, Any]) -> str:
 def unsettled_sections(document: Mapping[str, Any]) -> Iterator[str]:
     """Yield Markdown tables of the ranges that a recovery does not read again, and of the alarms that it does not end.
 
-    :param document: result document of an action; only that of a recovery's preview has the keys ``left`` (these
-        ranges) and ``alarms``
+    :param document: result document of an action; that of a recovery's preview has the ranges under the key ``left``
+        and the alarms under ``alarms``
     """
     left = [
         (item["partition"], f"{position_text(item['range'][0])} up to {item['range'][1]} (exclusive)", item["reason"])
@@ -79,7 +79,10 @@ def unsettled_sections(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _affected_rows(action: Action) -> Iterator[tuple[str, str, str]]:
-    """Yield a table row for each changed column, and each range and selection of dead letters that is sent again."""
+    """Yield a table row for each changed column, each range that is read again, and each selection of dead letters.
+
+    :param action: the proposed action
+    """
     for change in action.changes:
         yield change, "", ""
     for name, span in action.ranges:

@@ -1,6 +1,7 @@
-"""Best-effort cleanup of a killed task: cancel its open attempts and release its lease, within 2 s.
+"""Clean up after a task that is killed, as far as 2 s allow: cancel its open attempts and release its lease.
 
-Correctness does not depend on it. Without it the lease expires, and the next run settles the batches by their receipts.
+Correctness does not depend on the cleanup. Without it the lease expires, and the next run settles the batches by their
+receipts.
 """
 
 from __future__ import annotations

@@ -44,9 +44,10 @@ class CkptStepOperator(CkptOperator):
     def previous_state(self, context: Context) -> dict[str, Any]:
         """Return the newest state of the run that one of the tasks before this one returned.
 
-        That is the state with the highest epoch (epochs differ if tasks were cleared); of several, that of the latest
-        task.
+        The newest state is the one with the highest epoch, since epochs differ if tasks were cleared; of several with
+        that epoch, the state of the latest task.
 
+        :param context: the task's context
         :raises AirflowFailException: if none of the tasks returned a state
         """
         found = self.previous_states(context)
@@ -57,7 +58,10 @@ class CkptStepOperator(CkptOperator):
         return newest_state(found)
 
     def previous_states(self, context: Context) -> list[dict[str, Any]]:
-        """Return the states of the run that earlier tasks returned by XCom, that of the latest task first."""
+        """Return the states of the run that earlier tasks returned by XCom, that of the latest task first.
+
+        :param context: the task's context
+        """
         ti = context["ti"]
         # In a mapped task group each instance has a run of its own; the index selects that of this instance.
         returned = [ti.xcom_pull(task_ids=task_id, map_indexes=ti.map_index) for task_id in self.after]
@@ -71,6 +75,7 @@ class CkptStepOperator(CkptOperator):
 
         :param context: the task's context
         :param state: state of the run, from :meth:`previous_state`
+        :raises AirflowFailException: if another run has taken over the lease, and this is the task's first try
         """
         from airflow_provider_ckpt.replication.run.acquire import acquire
         from airflow_provider_ckpt.replication.run.attach_or_reacquire import attach_or_reacquire
@@ -102,5 +107,8 @@ class CkptStepOperator(CkptOperator):
 
 
 def newest_state(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the state of a run with the highest epoch; of several with that epoch, the first in the list."""
+    """Return the state of a run with the highest epoch; of several with that epoch, the first in the list.
+
+    :param states: states of the run, as tasks returned them
+    """
     return max(states, key=lambda item: int(item["epoch"]))

@@ -1,4 +1,4 @@
-"""Decide whether a task that fails with an error is retried by Airflow, or fails at once, as for a stale epoch."""
+"""Decide whether Airflow retries a task that fails with an error, or the task fails at once, as for a stale epoch."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ class CkptTaskError(AirflowException):
 def airflow_error(error: CkptError) -> AirflowException:
     """Convert an error to the exception that a task raises.
 
-    That is :class:`CkptTaskError` if another try may help, so that Airflow's ``retries`` apply. Otherwise, as for a
-    stale epoch, it is ``AirflowFailException``, and the task fails without a retry.
+    The exception is :class:`CkptTaskError` if another try may help, so that Airflow's ``retries`` apply. Otherwise, as
+    for a stale epoch, it is ``AirflowFailException``, and the task fails without a retry.
+
+    :param error: the error
     """
     may_succeed = (
         error.recoverable or error.is_outage or isinstance(error, LeaseBusyError | LedgerUnavailableError | EngineError)

@@ -1,4 +1,4 @@
-"""Parse the text that a rendered template leaves in a field of another type; an empty text means None.
+"""Convert operators' fields from the text that Airflow's templates render to their types; an empty text means None.
 
 A template renders None as the text ``None``. Only a field for free text keeps that text.
 """
@@ -16,12 +16,18 @@ _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "
 
 
 def free_text(value: object) -> str | None:
-    """Return free text unchanged, even if it is ``null`` or ``none``; None if it is empty."""
+    """Return free text unchanged, even if it is ``null`` or ``none``; None if it is empty.
+
+    :param value: value of the field
+    """
     return None if value is None else str(value) or None
 
 
 def optional_text(value: object) -> str | None:
-    """Return a name or a time without surrounding space; None if it is empty, ``none`` or ``null``."""
+    """Return a name or a time without surrounding space; None if it is empty, ``none`` or ``null``.
+
+    :param value: value of the field
+    """
     found = str(value).strip() if value is not None else ""
     return None if found.lower() in _NONE_TEXTS else found
 

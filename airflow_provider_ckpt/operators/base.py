@@ -78,18 +78,20 @@ class CkptOperator(BaseOperator):
 
     @classmethod
     def partial(cls, **kwargs: Any) -> CkptPartial:
-        """Return this operator class with some of its arguments, to be expanded over the others.
+        """Return this operator class with some of its arguments set, to be expanded over the other arguments.
 
         Airflow's ``partial`` does the same; ``expand`` of the object that is returned here also makes all declarations
         part of the DAG's version.
+
+        :param kwargs: the arguments to set
         """
         return CkptPartial.of(super().partial(**kwargs))
 
     def on_kill(self) -> None:
-        """Stop Spark, then try to cancel the open attempts in the ledger and to release the lease; 2 s each at most.
+        """Stop Spark, then try to cancel the open attempts in the ledger and to release the lease.
 
-        It is unknown which of the batches in flight were delivered. The next run reads the sink's receipts and settles
-        them, whether or not the cancellation was recorded.
+        Each of the two steps takes 2 s at most. It is unknown which of the batches in flight were delivered. The next
+        run reads the sink's receipts and settles these batches, whether or not the cancellation was recorded.
         """
         self._killed = True
         if self._engine is not None:
@@ -177,6 +179,7 @@ class CkptOperator(BaseOperator):
         Before that, log a warning for each key of the declaration whose effect differs from what its name suggests, and
         check that every connection of the pipeline is defined.
 
+        :param context: the task's context
         :raises AirflowFailException: if trying again cannot help
         :raises CkptTaskError: if trying again may help
         """
@@ -243,22 +246,24 @@ class CkptOperator(BaseOperator):
         return lineage_of(self.load_pipeline(), self._meter.totals, resolve_connection) if self._meter else None
 
     def make_engine(self, pipeline: Pipeline) -> Engine:
-        """Create the engine for the pipeline, and keep it so that ``on_kill`` can stop Spark. Spark itself is not
-        started yet.
+        """Create the engine for a pipeline, and keep it so that ``on_kill`` can stop Spark. Spark itself is not started
+        yet.
+
+        :param pipeline: the pipeline's declaration
         """
         from airflow_provider_ckpt.engines.factory import make_engine
 
         self._engine = make_engine(pipeline, self._show_spark)
-        if self._killed:  # before there was an engine
+        if self._killed:  # on_kill() was called before there was an engine
             self._engine.kill()
         return self._engine
 
     def _show_spark(self, ready: EngineInfo) -> None:
-        """Store the address of Spark's UI as the link that :class:`SparkLink` shows while the task runs.
+        """Store the address of Spark's web UI as the link that :class:`SparkLink` shows while the task runs.
 
         Airflow itself asks for the link only after the task has ended.
 
-        :param ready: address of Spark's UI, and id of the application, of the Spark that has just started
+        :param ready: properties of the Spark that has just started: address of its UI, and id of the application
         """
         self.spark_application = ready.application
         if ready.ui and self._ti is not None:
@@ -280,7 +285,7 @@ def push_return_value(context: Context, document: dict[str, Any]) -> dict[str, A
 
 @contextmanager
 def pushed_on_failure(context: Context, document: dict[str, Any]) -> Iterator[None]:
-    """Push the task's return value to XCom if the ``with`` block fails; if it does not, Airflow itself will.
+    """Push the task's return value to XCom if the ``with`` block fails; after success, Airflow itself pushes it.
 
     :param context: the task's context
     :param document: the return value

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _CkptBatchesOperator(CkptActionOperator):
-    """Base of the operators that act on the batches which the parameter ``batches`` names."""
+    """Base of the operators that release or skip the batches given in the parameter ``batches``."""
 
     template_fields: Sequence[str] = (*CkptActionOperator.template_fields, "batches")
 
@@ -42,7 +42,7 @@ class CkptReleaseOperator(_CkptBatchesOperator):
     """Release held batches: their attempts are counted from zero again, and the next run sends them.
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
-    :param batches: batches to release (``partition#seq``); all held ones if empty
+    :param batches: batches to release (``partition#seq``); if empty, all held batches
     :param reason: reason of the action, stored in the audit log
     :param dry_run: report what would change, and change nothing
     :param actor: actor to name in the audit log in place of the DAG run's user
@@ -51,7 +51,10 @@ class CkptReleaseOperator(_CkptBatchesOperator):
     """
 
     def run_action(self, context: ActionContext) -> dict[str, Any]:
-        """Release the batches and return the result document."""
+        """Release the batches and return the result document.
+
+        :param context: ledger, pipeline, actor and reason of the action, and whether it is a dry run
+        """
         from airflow_provider_ckpt.replication.actions.carry_out_action import apply_in_ledger
         from airflow_provider_ckpt.replication.actions.parse_arguments import parse_batch_keys
 
@@ -77,7 +80,11 @@ class CkptSkipOperator(_CkptBatchesOperator):
     needs_reason = True
 
     def run_action(self, context: ActionContext) -> dict[str, Any]:
-        """Skip the batches and return the result document."""
+        """Skip the batches and return the result document.
+
+        :param context: ledger, pipeline, actor and reason of the action, and whether it is a dry run
+        :raises ConfigError: if no batch is given
+        """
         from airflow_provider_ckpt.replication.actions.carry_out_action import skip_batches
 
         chosen = _templates.text_tuple("batches", self.batches)

@@ -29,8 +29,8 @@ class CkptCarryOutOperator(CkptActionOperator):
     """Carry out exactly the action that :class:`CkptPreviewOperator` proposed; the actor is the user who approved it.
 
     The approval is used up in the transaction of the action, so a second use is refused even if tasks are cleared. If
-    the action is no longer possible, its proposal is refused permanently. If another user requested the action, the
-    reason in the audit log names that user, too. The task returns the action's result document.
+    the action is no longer possible, its proposal is refused permanently. If the action was requested by another user
+    than the approver, the reason in the audit log also names that user. The task returns the action's result document.
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
     :param preview: id of the :class:`CkptPreviewOperator` task
@@ -108,7 +108,12 @@ class CkptReportOperator(CkptNamedOperator):
         self.preview = preview
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Read the proposal and the pipeline's status from the ledger, and return the report."""
+        """Read the proposal and the pipeline's status from the ledger, and return the report.
+
+        :param context: the task's context
+        :return: dict with the keys ``outcome``, ``pipeline``, ``phase``, ``checkpoint``, ``batches`` and
+            ``dead_letters``
+        """
         with self.translate_errors(), open_ledger(self.ckpt_conn_id) as ledger:
             found = ledger.load_newest_proposal(proposal_origin(context, self.preview))
             pipeline = self.pipeline_name if found is None else found.proposal.pipeline

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _MAX_LABEL = 250
 """Largest number of characters that Airflow stores as the label of a mapped task."""
 _MAX_LINE = 500
-"""Largest number of characters of a table's error in the error of its group; the log has all of it."""
+"""Largest number of characters of one table's error in the error message of its group; the log has the whole error."""
 _MOST_LINES = 100
 _LABEL_NAMES = 3
 
@@ -38,13 +38,13 @@ _LABEL_NAMES = 3
 class CkptFindTablesOperator(CkptDatabaseOperator):
     """Find the tables of a database that have work, and return them in groups of about equal work.
 
-    It takes no lease, raises no fence and starts no Spark. It returns a list of groups by XCom, each a list of names,
-    ``schema.table``, the table with the most new records first. There are at most ``database.groups`` of them, however
-    many tables there are, and none if no table has work. A table or pattern with an error is in a group, too, whose
-    task then reports it.
+    The task takes no lease, raises no fence and starts no Spark. It returns a list of groups by XCom, each a list of
+    table names, ``schema.table``, with the most new records first. There are at most ``database.groups`` groups,
+    however many tables there are, and none if no table has work. A table or pattern with an error is in a group too,
+    whose task then reports the error.
 
-    An invalid declaration is shown as an import error of the DAG file, and a changed one makes a new version of the
-    DAG.
+    An invalid declaration is shown as an import error of the DAG file, and a changed declaration makes a new version of
+    the DAG.
 
     :param database: declaration of the tables (templated): path of a YAML file relative to the DAG file's folder, or a
         dict
@@ -84,8 +84,9 @@ class CkptFindTablesOperator(CkptDatabaseOperator):
         self.declaration = _database_declaration.displayed_database(self.database, self.folder)
 
     def execute(self, context: Context) -> list[list[str]]:
-        """Compare the database with the ledger, and return the groups of names.
+        """Compare the database with the ledger, and return the tables that have work, in groups of names.
 
+        :param context: the task's context
         :raises AirflowFailException: if ``new_tables`` or ``gone_tables`` halts the run, or no table is selected
         """
         from airflow_provider_ckpt.replication.observe.tables_with_work import find_tables_with_work
@@ -100,7 +101,10 @@ class CkptFindTablesOperator(CkptDatabaseOperator):
         return [list(group) for group in group_tables(records, database.settings.groups)]
 
     def _log(self, found: TablesWithWork) -> None:
-        """Log how many tables have work, and the tables that appeared or are missing; each name once at most."""
+        """Log the number of tables that have work, and the names of tables that appeared or are missing.
+
+        :param found: result of the comparison
+        """
         expansion = found.expansion
         self.log.info("%d of %d tables have work", len(found.work), len(expansion.names))
         for text, names in (
@@ -113,22 +117,23 @@ class CkptFindTablesOperator(CkptDatabaseOperator):
 
 
 class CkptDatabaseTablesOperator(CkptDatabaseOperator):
-    """Replicate the tables of one group that have work, side by side; a table that fails stops no other.
+    """Replicate the tables of one group that have work, some at a time; a table that fails does not stop the others.
 
     The task compares the database with the ledger again, and runs only those of its tables that have work at that time.
-    So a task that is cleared or retried does not repeat what has been done. Names of tables come by XCom, and only
-    choose among the tables that the declaration selects: a name that it does not select is refused, and nothing else of
-    the XCom is used.
+    So a task that is cleared or retried does not repeat deliveries. The names of the tables, which come by XCom, are
+    only used to choose among the tables that the declaration selects; a name that the declaration does not select is
+    refused.
 
-    The pipelines' assets get no events: a thousand in one task would be more than Airflow's API takes in time. Assets
-    given as ``outlets`` get one for each group that succeeds.
+    The pipelines' assets get no events: a thousand events in one task would take Airflow's API too long. Assets given
+    as ``outlets`` get one event for each group that succeeds.
 
-    It fails after all its tables have ended if any of them failed or holds batches, with one line for each.
+    If any table failed or holds batches, the task fails after all its tables have ended, with one line for each such
+    table.
 
     :param database: declaration of the tables (templated): path of a YAML file relative to the DAG file's folder, or a
         dict
     :param tables: names of the group's tables, ``schema.table``. They are not templated, since a user of the source
-        database can create tables of any name.
+        database can create tables of any name
     :param ckpt_conn_id: Airflow connection of the ledger (templated)
     :param kwargs: further arguments of ``BaseOperator``
     """
@@ -147,7 +152,7 @@ class CkptDatabaseTablesOperator(CkptDatabaseOperator):
 
     @property
     def label(self) -> str:
-        """Label of the mapped task in Airflow's UI: the first tables and the number of all."""
+        """Label of the mapped task in Airflow's UI: names of the first tables, and the number of all."""
         try:
             names = self._names()
         except ConfigError:  # its execute() reports it
@@ -156,9 +161,10 @@ class CkptDatabaseTablesOperator(CkptDatabaseOperator):
         return _listed(names, _LABEL_NAMES)[: _MAX_LABEL - len(count)] + count
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Replicate the tables, and return their number by state and the number of records.
+        """Replicate the tables, and return the number of tables by state and the number of records by outcome.
 
-        :raises CkptTaskError: if any table failed or holds batches; Airflow's ``retries`` then repeat only what has
+        :param context: the task's context
+        :raises CkptTaskError: if any table failed or holds batches; Airflow's ``retries`` then repeat only tables with
             work
         """
         from airflow_provider_ckpt.engines.several_runs import run_several
@@ -195,9 +201,9 @@ class CkptDatabaseTablesOperator(CkptDatabaseOperator):
             raise CkptTaskError("The task was killed; the next run continues from the checkpoints.")
 
     def _names(self) -> list[str]:
-        """Return the names of the group's tables.
+        """Return the names of the group's tables, each once.
 
-        :raises ConfigError: if what came by XCom is not a list of names
+        :raises ConfigError: if the value that came by XCom is not a list of names
         """
         given: object = self.tables
         if not isinstance(given, list | tuple) or not all(isinstance(name, str) for name in given):
@@ -209,7 +215,13 @@ class CkptDatabaseTablesOperator(CkptDatabaseOperator):
     def _setup(
         self, context: Context, ledger: Ledger, pipeline: Pipeline, connections: Callable[[str], Connection]
     ) -> PipelineContext:
-        """Return the setup of the run of one table: this task is the owner of its lease."""
+        """Return the setup of the run of one table, with this task as the owner of its lease.
+
+        :param context: the task's context
+        :param ledger: the ledger, open
+        :param pipeline: declaration of the table's pipeline
+        :param connections: function that returns the connection of an id
+        """
         from airflow_provider_ckpt.core.task_lease_owner import of_task
         from airflow_provider_ckpt.replication.setup import PipelineContext
         from airflow_provider_ckpt.stats import StatsMeter
@@ -221,7 +233,12 @@ class CkptDatabaseTablesOperator(CkptDatabaseOperator):
 
 
 def _errors(database: Database, tables: TablesWithWork, names: Collection[str]) -> dict[str, str]:
-    """Return the error of each name that no pipeline runs: invalid, dropped, or not selected by the declaration."""
+    """Return the error of each name for which there is no pipeline: invalid, dropped, or not selected.
+
+    :param database: declaration of the tables
+    :param tables: result of the comparison with the ledger
+    :param names: names of the group's tables
+    """
     from airflow_provider_ckpt.config.database.patterns import matcher
 
     expansion = tables.expansion
@@ -242,7 +259,7 @@ def _errors(database: Database, tables: TablesWithWork, names: Collection[str]) 
 
 
 def _failure(errors: Mapping[str, str], count: int) -> str:
-    """Return the error of a group: one line for each table that failed.
+    """Return the error message of a group: one line for each table that failed.
 
     :param errors: error by table
     :param count: number of tables of the group
@@ -253,7 +270,11 @@ def _failure(errors: Mapping[str, str], count: int) -> str:
 
 
 def _counts(ended: Mapping[str, RunResult], count: int) -> dict[str, Any]:
-    """Return the number of tables that ran and that had no work any more, and of records by outcome."""
+    """Return the number of tables that ran and of tables without work, and the number of records by outcome.
+
+    :param ended: result of each table's run
+    :param count: number of tables of the group
+    """
     records: dict[str, int] = {}
     for result in ended.values():
         for outcome, number in (result.summary or {}).get("records", {}).items():

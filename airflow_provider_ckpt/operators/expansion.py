@@ -1,8 +1,8 @@
-"""Make all declarations over which an operator or a task group expands part of the DAG's version.
+"""Store a digest of all declarations over which an operator or a task group expands as part of the DAG's version.
 
 Airflow creates each mapped task only when it runs, so the DAG that Airflow stores would contain just the paths of the
-declarations, and a changed file would not make a new version. This module stores a digest of all declarations with the
-DAG, as far as they are known when the DAG file is parsed.
+declarations, and a changed file would not make a new version. The digest covers the declarations that are known when
+the DAG file is parsed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ class CkptPartial(OperatorPartial):
         return cls(operator_class=partial.operator_class, kwargs=partial.kwargs, params=partial.params)
 
     def expand(self, **mapped_kwargs: Any) -> MappedOperator:
-        """Create a mapped operator as Airflow's ``expand`` does, and store the digest of its declarations with it."""
+        """Create a mapped operator as Airflow's ``expand`` does, and store the digest of its declarations with it.
+
+        :param mapped_kwargs: by argument name, the values over which to expand
+        """
         return _with_digest(super().expand(**mapped_kwargs))
 
     def expand_kwargs(self, kwargs: Any, *, strict: bool = True) -> MappedOperator:
@@ -71,7 +74,10 @@ class CkptTaskDecorator(_TaskDecorator[..., Any, Any]):
         )
 
     def expand(self, **map_kwargs: Any) -> XComArg:
-        """Create a mapped task as Airflow's ``expand`` does, and store the digest of its declarations with it."""
+        """Create a mapped task as Airflow's ``expand`` does, and store the digest of its declarations with it.
+
+        :param map_kwargs: by argument name, the values over which to expand
+        """
         return _result_with_digest(super().expand(**map_kwargs))
 
     def expand_kwargs(self, kwargs: Any, *, strict: bool = True) -> XComArg:
@@ -84,7 +90,7 @@ class CkptTaskDecorator(_TaskDecorator[..., Any, Any]):
 
 
 def combined_digest(argument: MappedArgument, folder: str, user: str) -> dict[str, Any] | None:
-    """Return the digest of all declarations over which a task group expands: the text of the field ``declaration``.
+    """Return the combined digest of all declarations over which a task group expands, for the field ``declaration``.
 
     :param argument: argument of the group that stands for the declaration of each instance
     :param folder: folder from which relative paths start
@@ -97,8 +103,10 @@ def combined_digest(argument: MappedArgument, folder: str, user: str) -> dict[st
 def _with_digest(operator: MappedOperator) -> MappedOperator:
     """Have Airflow store the digest of all declarations with a mapped operator, and return the operator.
 
-    Airflow calls ``prepare_template`` of each operator after it has parsed the DAG file; here that method sets the
-    digest.
+    Airflow calls the operator's ``prepare_template`` after it has parsed the DAG file; that method is replaced by one
+    that sets the digest.
+
+    :param operator: the mapped operator
     """
     operator.prepare_template = partial(_set_declaration, operator)  # type: ignore[method-assign]
     return operator
@@ -133,7 +141,7 @@ def _values(expanded: object, key: str) -> Iterable[object]:
 
 
 def _digest_of_all(found: Iterable[object], folder: str, user: str) -> dict[str, Any] | None:
-    """Return one digest of several declarations, the text of the field ``declaration``; None if none can be read.
+    """Return the combined digest of several declarations, for the field ``declaration``; None if none can be read yet.
 
     :param found: the declarations
     :param folder: folder from which relative paths start

@@ -1,4 +1,4 @@
-"""The task group's last tasks, which report dead letters and held batches, and return the run's summary."""
+"""Last tasks of the task group, which report dead letters and held batches, and return the run's summary."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ class CkptDeadLettersOperator(CkptStepOperator):
     """
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Return ``{"dead_lettered", "errors", "where"}``: number of dead letters, numbers by error type, and place."""
+        """Return ``{"dead_lettered", "errors", "where"}``: number of dead letters, numbers by error type, and place.
+
+        :param context: the task's context
+        """
         summary = self.previous_state(context)["summary"]
         pipeline = self.load_pipeline()
         with self.translate_errors():
@@ -58,8 +61,9 @@ class CkptHoldOperator(CkptStepOperator):
     """
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Return ``{"held": number of held batches}``.
+        """Log the number of held batches, and return it as ``{"held": number}``.
 
+        :param context: the task's context
         :raises AirflowFailException: if the pipeline sets ``run.fail_on_hold``
         """
         summary = self.previous_state(context)["summary"]

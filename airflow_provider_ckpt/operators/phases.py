@@ -12,12 +12,15 @@ if TYPE_CHECKING:
 
 
 class _CkptPhaseOperator(CkptActionOperator):
-    """Base of the operators whose action, the class attribute ``kind``, changes the phase of a pipeline."""
+    """Base of the operators that change the phase of a pipeline by the action in their class attribute ``kind``."""
 
     kind: ClassVar[ActionKind]
 
     def run_action(self, context: ActionContext) -> dict[str, Any]:
-        """Apply the action to the pipeline in the ledger, and return the result document."""
+        """Apply the action to the pipeline in the ledger, and return the result document.
+
+        :param context: ledger, pipeline, actor and reason of the action, and whether it is a dry run
+        """
         from airflow_provider_ckpt.replication.actions.carry_out_action import apply_in_ledger
 
         return apply_in_ledger(context, Action(self.kind))
@@ -54,10 +57,10 @@ class CkptResumeOperator(_CkptPhaseOperator):
 
 
 class CkptForceStopOperator(CkptActionOperator):
-    """Stop a pipeline at once, and abandon its batches in flight.
+    """Stop a pipeline at once, and abandon its batches in flight. Needs a ``reason``.
 
-    The lease is taken from the run that holds it, and the sink is fenced. The sink refuses the run that held the lease
-    from then on. The checkpoint stays where it is. Needs a ``reason``.
+    The lease is taken from the run that holds it, and the sink is fenced, so that it refuses that run from then on. The
+    checkpoint stays where it is.
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
     :param reason: reason of the action, stored in the audit log
@@ -70,7 +73,10 @@ class CkptForceStopOperator(CkptActionOperator):
     needs_reason = True
 
     def run_action(self, context: ActionContext) -> dict[str, Any]:
-        """Take the lease, fence the sink and stop the pipeline; return the result document."""
+        """Take the lease, fence the sink and stop the pipeline; return the result document.
+
+        :param context: ledger, pipeline, actor and reason of the action, and whether it is a dry run
+        """
         from airflow_provider_ckpt.replication.actions.carry_out_action import force_stop
 
         return force_stop(context)

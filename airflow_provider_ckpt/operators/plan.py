@@ -1,4 +1,4 @@
-"""The task group's first task, ``plan``: acquire the lease, reconcile, and plan the new records as batches."""
+"""First task of the task group, ``plan``: acquire the lease, reconcile, and plan the new records as batches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,11 @@ class CkptPlanOperator(CkptOperator):
     shares_lease = True
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Acquire the lease, reconcile and plan batches; return the state of the run."""
+        """Acquire the lease, reconcile and plan batches; return the state of the run.
+
+        :param context: the task's context
+        :return: ``{"epoch": int, "planned": int, "summary": {...}}``
+        """
         from airflow_provider_ckpt.replication.run.acquire import acquire
 
         with self.setup_run(context) as setup, acquire(setup) as run:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.replication.actions.proposals import ActionRequest
 
 DEFAULT_VALIDITY = timedelta(days=7)
-"""Default of the time for which a proposal can be approved and carried out."""
+"""Default time for which a proposal can be approved and carried out."""
 
 
 class CkptPreviewOperator(CkptActionOperator, SkipMixin):
@@ -179,7 +179,7 @@ class CkptPreviewOperator(CkptActionOperator, SkipMixin):
         }
 
     def _request(self) -> ActionRequest:
-        """Return the request that the templated parameters describe.
+        """Return the request for an action that the templated parameters describe.
 
         :raises ConfigError: if there is no such action, or a parameter cannot be parsed
         """

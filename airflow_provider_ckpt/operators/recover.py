@@ -14,9 +14,9 @@ class CkptRecoverOperator(CkptActionOperator):
     """Find records above the low watermark that no receipt accounts for, and have the next run read them again.
 
     The task returns the ranges that are missing, those that are read again, and those that are left to a user. With an
-    append sink, records that appeared late are read by position, only where no record was read before; those that
-    cannot be distinguished from records that were read are only listed. With an upsert sink, the pipeline is rewound to
-    the low watermark (key ``rewinds_to``), so that the sink receives everything after it in order.
+    append sink, records that appeared late are read by position, only where no record was read before; late records
+    that cannot be distinguished from records that were read are only listed. With an upsert sink, the pipeline is
+    rewound to the low watermark (key ``rewinds_to``), so that the sink receives everything after it in order.
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
     :param reason: reason of the action, stored in the audit log
@@ -27,7 +27,10 @@ class CkptRecoverOperator(CkptActionOperator):
     """
 
     def run_action(self, context: ActionContext) -> dict[str, Any]:
-        """Find the missing records, have the next run read them again, and return the result document."""
+        """Find the missing records, have the next run read them again, and return the result document.
+
+        :param context: ledger, pipeline, actor and reason of the action, and whether it is a dry run
+        """
         from airflow_provider_ckpt.replication.actions.recover import recover
 
         setup = context.setup()

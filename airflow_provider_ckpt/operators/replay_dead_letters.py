@@ -20,8 +20,8 @@ class CkptReplayDeadLettersOperator(CkptActionOperator):
 
     The dead letters are sent in batches of their own, apart from the source's order. A record that fails again becomes
     a dead letter again. Replaying the same dead letters twice delivers them once. Without a selection, all dead letters
-    that were neither replayed nor discarded are replayed. The result document also has the key ``records``, their
-    number.
+    that were neither replayed nor discarded are replayed. The result document also has the key ``records``, the number
+    of dead letters.
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
     :param error_types: replay only dead letters of these error types
@@ -75,7 +75,10 @@ class CkptReplayDeadLettersOperator(CkptActionOperator):
         self.stop_at = stop_at
 
     def run_action(self, context: ActionContext) -> dict[str, Any]:
-        """Have the next run send the selected dead letters again, and return the result document."""
+        """Have the next run send the selected dead letters again, and return the result document.
+
+        :param context: ledger, pipeline, actor and reason of the action, and whether it is a dry run
+        """
         from airflow_provider_ckpt.core.action import ActionKind
         from airflow_provider_ckpt.replication.actions.carry_out_action import act_on_dead_letters
 

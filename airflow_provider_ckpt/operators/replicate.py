@@ -41,7 +41,10 @@ class CkptReplicateOperator(CkptOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Run the replication and return the run's summary.
 
-        :raises AirflowFailException: if batches are held and the pipeline sets ``run.fail_on_hold``
+        :param context: the task's context
+        :raises AirflowFailException: if the run halted, or if batches are held and the pipeline sets
+            ``run.fail_on_hold``
+        :raises CkptTaskError: if the run failed and another try may help
         """
         from airflow_provider_ckpt.replication.run.replicate import replicate
 
@@ -55,7 +58,7 @@ class CkptReplicateOperator(CkptOperator):
 
 
 def held_message(pipeline: str, summary: dict[str, Any]) -> str:
-    """Return a message for the log or an error that says how many batches of a pipeline are held.
+    """Return a message for the log or an error with the number of held batches of a pipeline.
 
     :param pipeline: name of the pipeline
     :param summary: summary of the run, as its task returns it

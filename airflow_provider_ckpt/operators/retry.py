@@ -1,4 +1,4 @@
-"""The task group's ``retry`` task: run the later rounds at their times, then choose the next tasks like ``route``."""
+"""Task ``retry`` of the task group: run the later rounds at their times, then choose the next tasks like ``route``."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class CkptRetryOperator(CkptBranchOperator):
     :param pipeline: declaration of the pipeline (templated), see :class:`CkptOperator`
     :param after: ids of the tasks before this one, see :class:`CkptStepOperator`
     :param branches: id of the task to run for each :class:`Route`, that is, each possible outcome of the run
-    :param deferrable: wait between rounds in the triggerer and not in a worker slot; either way the lease is renewed.
-        By default as Airflow's ``[operators] default_deferrable``
+    :param deferrable: whether to wait between rounds in the triggerer instead of a worker slot; either way the lease is
+        renewed. By default as Airflow's ``[operators] default_deferrable``
     :param ckpt_conn_id: Airflow connection of the ledger (templated)
     :param kwargs: further arguments of ``BaseOperator``
     """
@@ -50,7 +50,10 @@ class CkptRetryOperator(CkptBranchOperator):
         self.deferrable = deferrable
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Run the later rounds of failed batches, choose the next tasks, and return the state of the run."""
+        """Run the later rounds of failed batches, choose the next tasks, and return the state of the run.
+
+        :param context: the task's context
+        """
         return self._run_rounds(context, self.previous_state(context))
 
     def execute_complete(self, context: Context, event: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
@@ -66,9 +69,7 @@ class CkptRetryOperator(CkptBranchOperator):
         return self._run_rounds(context, before)
 
     def _run_rounds(self, context: Context, state: dict[str, Any]) -> dict[str, Any]:
-        """Run the rounds that are due; then defer until the next one, or end the run.
-
-        At its end, the next tasks are chosen, and the state of the run is returned.
+        """Run the rounds that are due; then defer until the next one, or choose the next tasks and return the state.
 
         :param context: the task's context
         :param state: state of the run before these rounds
@@ -86,7 +87,7 @@ class CkptRetryOperator(CkptBranchOperator):
         return self._branch(context, new_state)
 
     def _is_early(self, due: datetime | None) -> bool:
-        """Return whether a round is due so late that the task defers until then.
+        """Return whether the next round is so far in the future that the task defers until then.
 
         :param due: time of the next round; None if there is none
         """
@@ -120,7 +121,7 @@ class CkptRetryOperator(CkptBranchOperator):
     def _branch(self, context: Context, state: dict[str, Any]) -> dict[str, Any]:
         """Emit the event of the pipeline's asset, choose the next tasks, and return the state of the run.
 
-        If batches still wait for a round, because the run's time is used up, they are left to the next run.
+        Batches that still wait for a round, because the run's time budget is used up, are left to the next run.
 
         :param context: the task's context
         :param state: state of the run, whose summary names the routes

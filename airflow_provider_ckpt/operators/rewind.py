@@ -1,4 +1,4 @@
-"""``CkptRewindOperator``: move a checkpoint back, so that all records from there on are delivered again."""
+"""``CkptRewindOperator``: move a checkpoint back, so that all records from the new position on are delivered again."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ class CkptRewindOperator(CkptActionOperator):
     """Move a pipeline's checkpoint back by starting a new generation.
 
     Unresolved batches of the old generation are not sent any more. Needs a ``reason`` and exactly one of
-    ``to_position``, ``to_time`` and ``to_batch``. An append sink gets the rows from that position on twice.
+    ``to_position``, ``to_time`` and ``to_batch``. An append sink gets the rows from the new position on twice.
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
     :param to_position: first position to read again
     :param to_time: time whose checkpoint to return to (ISO 8601; UTC without a zone)
     :param to_batch: first batch to read again (``partition#seq``), found by its receipt in the sink
-    :param partition: name of the source partition; may be left out if there is only one, or with ``to_time``
+    :param partition: name of the source partition; may be left out if there is only one, or with ``to_time`` or
+        ``to_batch``
     :param reason: reason of the action, stored in the audit log
     :param dry_run: report what would change, and change nothing
     :param actor: actor to name in the audit log in place of the DAG run's user
@@ -64,7 +65,10 @@ class CkptRewindOperator(CkptActionOperator):
         self.partition = partition
 
     def run_action(self, context: ActionContext) -> dict[str, Any]:
-        """Rewind the pipeline, or store the action while a run holds the lease; return the result document."""
+        """Rewind the pipeline, or store the action while a run holds the lease; return the result document.
+
+        :param context: ledger, pipeline, actor and reason of the action, and whether it is a dry run
+        """
         from airflow_provider_ckpt.core.action import Action, ActionKind
         from airflow_provider_ckpt.replication.actions.carry_out_action import apply_behind_fence
         from airflow_provider_ckpt.replication.actions.rewind_target import RewindTarget, resolve_positions

@@ -1,4 +1,4 @@
-"""The task group's ``route`` task: choose the next tasks by the outcome of the settled run."""
+"""Task ``route`` of the task group: choose the next tasks by the outcome of the settled run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class CkptRouteOperator(CkptBranchOperator):
     """Choose among the tasks ``retry``, ``dead_letters``, ``hold`` and ``done`` by the run's outcome; skip the others.
 
-    Releases the lease, unless ``retry`` is chosen, which then continues with it.
+    The lease is released, unless ``retry`` is chosen, which continues with it.
 
     :param pipeline: declaration of the pipeline (templated), see :class:`CkptOperator`
     :param after: ids of the tasks before this one, see :class:`CkptStepOperator`
@@ -25,7 +25,10 @@ class CkptRouteOperator(CkptBranchOperator):
     """
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Choose the next tasks and return the state of the run."""
+        """Choose the next tasks and return the state of the run.
+
+        :param context: the task's context
+        """
         before = self.previous_state(context)
         chosen = [Route(name) for name in before["summary"]["route"]]
         with self.continue_run(context, before) as (_, run):

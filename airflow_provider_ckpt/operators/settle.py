@@ -1,4 +1,4 @@
-"""The task group's ``settle`` task: update the ledger from the sink's receipts, whether or not ``submit`` ran."""
+"""Task ``settle`` of the task group: update the ledger from the sink's receipts, whether or not ``submit`` ran."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ class CkptSettleOperator(CkptStepOperator):
     """
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Settle the open batches by the sink's receipts, and return the state of the run."""
+        """Settle the open batches by the sink's receipts, and return the state of the run.
+
+        :param context: the task's context
+        """
         before = self.previous_state(context)
         with self.continue_run(context, before) as (_, run):
             run.settle()

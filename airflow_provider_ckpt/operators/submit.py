@@ -1,4 +1,4 @@
-"""The task group's ``submit`` task: run the planned batches on Spark, wave by wave."""
+"""Task ``submit`` of the task group: run the planned batches on Spark, wave by wave."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ class CkptSubmitOperator(CkptStepOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Run the planned batches on Spark, and return the state of the run.
 
+        :param context: the task's context
         :raises AirflowSkipException: if no batches are planned
         """
         before = self.previous_state(context)

@@ -1,4 +1,4 @@
-"""Metrics of a run, by the names that dashboards show (semantics, section 9).
+"""Names of a run's metrics, as dashboards show them (semantics, section 9), and the interface that takes values.
 
 The caller of a run decides where the values go; in Airflow, ``stats.py`` passes them to Airflow's metrics.
 """
@@ -10,7 +10,7 @@ from typing import Protocol
 
 
 class Metric(StrEnum):
-    """Names of all metrics, without the prefix that the caller of a run puts before them."""
+    """Names of all metrics, to which the caller of a run adds a prefix."""
 
     READ = "records.read"
     DELIVERED = "records.delivered"
@@ -55,10 +55,14 @@ GAUGES = frozenset(Metric) - COUNTERS - TIMERS
 
 
 class Meter(Protocol):
-    """Destination of one pipeline's metrics; its methods must not raise."""
+    """Interface that receives the metrics of one pipeline; its methods must not raise an error."""
 
     def count(self, metric: Metric, by: int = 1) -> None:
-        """Increase a counter by a number."""
+        """Increase a counter.
+
+        :param metric: the counter
+        :param by: number to add
+        """
 
     def gauge(self, metric: Metric, value: float, partition: str | None = None) -> None:
         """Set a gauge of the pipeline, or of one partition.
@@ -69,17 +73,21 @@ class Meter(Protocol):
         """
 
     def timing(self, metric: Metric, seconds: float) -> None:
-        """Record a duration in seconds as a value of a timer."""
+        """Record a duration as a value of a timer.
+
+        :param metric: the timer
+        :param seconds: the duration
+        """
 
 
 class NoMeter:
     """Meter that discards all values."""
 
     def count(self, metric: Metric, by: int = 1) -> None:
-        """Ignore the value."""
+        """Discard the value."""
 
     def gauge(self, metric: Metric, value: float, partition: str | None = None) -> None:
-        """Ignore the value.
+        """Discard the value.
 
         :param metric: ignored
         :param value: ignored
@@ -87,7 +95,7 @@ class NoMeter:
         """
 
     def timing(self, metric: Metric, seconds: float) -> None:
-        """Ignore the value."""
+        """Discard the value."""
 
 
 NO_METER = NoMeter()

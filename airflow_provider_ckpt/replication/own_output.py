@@ -1,4 +1,4 @@
-"""Refuse a pipeline whose source reads what its sink writes, since each run would deliver its own output once more."""
+"""Refuse a pipeline whose source reads its sink's output, since each run would deliver its own output again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Names of lease owners that are processes, whose death can be detected; ``core/task_lease_owner.py`` names tasks."""
+"""Names of lease owners that are processes, and the check whether such a process has died.
+
+``core/task_lease_owner.py`` makes the names of lease owners that are tasks.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ def of_process(pid: int) -> str:
 
 
 def is_dead(owner: str) -> bool:
-    """Return whether an owner name is that of a process of this machine which certainly no longer runs."""
+    """Return whether an owner name belongs to a process of this machine which certainly no longer runs.
+
+    :param owner: owner name of a process (:func:`of_process`) or of a task; a task is never reported as dead
+    """
     kind, _, rest = owner.partition(":")
     host, _, process = rest.partition(":")
     pid, _, started = process.partition(":")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def refuse_unsupported_delivery(pipeline: Pipeline, sink: Sink) -> None:
-    """Refuse ``delivery: exactly_once`` if the sink cannot commit records and receipt together.
+    """Raise an error if a pipeline declares ``delivery: exactly_once`` and its sink does not support it.
 
     :param pipeline: declaration of the pipeline
     :param sink: its sink

@@ -1,4 +1,4 @@
-"""Inputs of every use case: the pipeline, its ledger, the owner of the lease, and the opened source and sink."""
+"""Inputs of runs and users' actions: the pipeline, its ledger, the lease's owner, and the opened source and sink."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PipelineContext:
-    """Configuration and dependencies of a use case: a run, or a user's action.
+    """Configuration and dependencies of a run or of a user's action on a pipeline.
 
-    :param pipeline: the pipeline
+    :param pipeline: the pipeline's declaration
     :param ledger: the ledger, open
-    :param connections: returns the connection of an id, or raises :class:`ConfigError`
+    :param connections: function that returns the connection of an id, or raises :class:`ConfigError`
     :param owner: name of the lease's owner (see ``process_lease_owner.py``)
     :param on_lease: called with each lease as soon as it is held, so that it can be released if the run is killed
     :param meter: destination of the run's metrics
     :param function: the transform's serialized Python function, if the task that runs the pipeline provides it
     :param check: called repeatedly while a run works or waits; it raises an error if the run must stop
-    :param renewals: thread that renews the lease together with those of other runs in this process; None for one of the
-        run's own
-    :param most_lanes: returns the largest number of lanes of the next wave, since other runs wait for the same Spark;
-        None for as many as the pipeline declares
+    :param renewals: thread that renews the lease together with the leases of other runs in this process; None for a
+        thread of the run's own
+    :param most_lanes: function that returns the largest number of lanes of the next wave, for runs that share a Spark;
+        its result None means as many as the pipeline declares
     """
 
     pipeline: Pipeline
@@ -61,12 +61,15 @@ class PipelineContext:
 
     @property
     def sink_id(self) -> str:
-        """Ledger id that is part of every key in the sink."""
+        """Id of the ledger under which the sink stores this pipeline's receipts.
+
+        It is the id of another ledger if the pipeline has adopted that ledger's receipts.
+        """
         return self.ledger.sink_id(self.pipeline.name)
 
     @property
     def packed_function(self) -> bytes | None:
-        """Serialized Python function of the transform, if this task provides it.
+        """The transform's Python function as this task provides it, serialized; None if no task has to provide one.
 
         :raises ConfigError: if the pipeline needs a function that another task provides
         """
@@ -79,7 +82,11 @@ class PipelineContext:
         return self.function
 
     def connection(self, name: str | None) -> Connection | None:
-        """Return the connection of an id; None if the id is None or empty."""
+        """Return the Airflow connection with the given id; None if the id is None or empty.
+
+        :param name: id of the connection
+        :raises ConfigError: if there is no such connection
+        """
         return self.connections(name) if name else None
 
     def open_sink(self) -> Sink:
@@ -117,7 +124,10 @@ class OpenConnectors:
         self.refuse_own_output()
 
     def refuse_own_output(self) -> None:
-        """Raise :class:`ConfigError` if the source reads what the sink writes."""
+        """Raise an error if the source reads the place to which the sink writes.
+
+        :raises ConfigError: naming the configuration key of the source and the place
+        """
         refuse_own_output(self._pipeline, self.source, self.sink)
 
     def close(self) -> None:
@@ -127,12 +137,12 @@ class OpenConnectors:
 
 
 def pass_source_columns(pipeline: Pipeline, source: Source, sink: Sink, ledger: Ledger | None = None) -> None:
-    """Have a sink that creates a missing target do so with the source's columns, if the pipeline declares it.
+    """Pass the source's columns to a sink that creates a missing target, if the pipeline declares this.
 
-    Where schema versions are known, the target gets the columns of the newest version: the next batches are read under
-    it, and the source may have dropped, altered or added columns that its rows have otherwise.
+    If schema versions are known, the target gets the columns of the newest version: the next batches are read under
+    that version, and the source may have dropped, altered or added columns since.
 
-    :param pipeline: the pipeline
+    :param pipeline: the pipeline's declaration
     :param source: its source, open
     :param sink: its sink, open
     :param ledger: the ledger; None if only the declaration is checked, which has no versions
@@ -154,7 +164,15 @@ def pass_source_columns(pipeline: Pipeline, source: Source, sink: Sink, ledger: 
 
 
 def _newest_version(pipeline: Pipeline, source: Source, sink: object, ledger: Ledger) -> SchemaVersion | None:
-    """Return the newest schema version; after a crash, the sink may have one that the ledger lacks. None if none."""
+    """Return the newest schema version of the pipeline, from the ledger or the sink; None if there is none.
+
+    After a crash, the sink may have a version that the ledger lacks.
+
+    :param pipeline: the pipeline's declaration
+    :param source: its source, open
+    :param sink: its sink, open
+    :param ledger: the ledger
+    """
     assert isinstance(sink, SinkWithSchemaChanges)
     [partition] = [partition.id for partition in source.partitions()]
     known = [*ledger.schema_versions(pipeline.name, partition), *sink.schema_versions()]
@@ -163,7 +181,7 @@ def _newest_version(pipeline: Pipeline, source: Source, sink: object, ledger: Le
 
 
 def stored_pipeline(ledger: Ledger, name: str, *, instead: str) -> Pipeline:
-    """Return a pipeline as its newest run declared it, from the ledger.
+    """Return a pipeline's declaration as its newest run stored it in the ledger.
 
     :param ledger: the ledger
     :param name: name of the pipeline

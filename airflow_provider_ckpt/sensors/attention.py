@@ -22,8 +22,8 @@ class CkptDeadLettersSensor(CkptSensor):
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator` (templated)
     :param at_least: number of dead letters to wait for, at least 1 (templated)
     :param error_types: count only dead letters of these error types (templated)
-    :param deferrable: wait in the triggerer and not in a worker slot. By default as Airflow's
-        ``[operators] default_deferrable``
+    :param deferrable: whether to wait in the triggerer instead of a worker slot. By default as Airflow's ``[operators]
+        default_deferrable``
     :param ckpt_conn_id: Airflow connection of the ledger (templated)
     :param kwargs: further arguments of ``BaseSensorOperator``: ``poke_interval``, ``timeout``, ``soft_fail`` and so on
     """
@@ -54,11 +54,11 @@ class CkptDeadLettersSensor(CkptSensor):
 
 
 class CkptHeldBatchesSensor(CkptSensor):
-    """Wait until a pipeline has held batches. They block the checkpoint until a user releases or skips them.
+    """Wait until a pipeline has held batches, which block the checkpoint until a user releases or skips them.
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator` (templated)
     :param at_least: number of held batches to wait for, at least 1 (templated)
-    :param deferrable: wait in the triggerer and not in a worker slot. By default as Airflow's ``[operators]
+    :param deferrable: whether to wait in the triggerer instead of a worker slot. By default as Airflow's ``[operators]
         default_deferrable``
     :param ckpt_conn_id: Airflow connection of the ledger (templated)
     :param kwargs: further arguments of ``BaseSensorOperator``: ``poke_interval``, ``timeout``, ``soft_fail`` and so on

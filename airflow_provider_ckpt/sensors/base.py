@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 class CkptSensor(CkptNamedOperator, BaseSensorOperator):
-    """Base of the sensors. Each returns the values at which its condition was met, such as the lag.
+    """Base of the sensors, which wait for a condition and return the values that met it, such as the lag.
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator` (templated)
-    :param deferrable: wait in the triggerer and not in a worker slot. By default as Airflow's ``[operators]
+    :param deferrable: whether to wait in the triggerer instead of a worker slot. By default as Airflow's ``[operators]
         default_deferrable``
     :param ckpt_conn_id: Airflow connection of the ledger (templated)
     :param kwargs: further arguments of ``BaseSensorOperator``: ``poke_interval``, ``timeout``, ``soft_fail`` and so on
@@ -60,6 +60,8 @@ class CkptSensor(CkptNamedOperator, BaseSensorOperator):
         """Wait for the condition, and return the observed values.
 
         A deferrable sensor checks the condition once in the worker, and then waits in the triggerer.
+
+        :param context: the task's context
         """
         if not self.deferrable:
             return super().execute(context)
@@ -67,7 +69,10 @@ class CkptSensor(CkptNamedOperator, BaseSensorOperator):
         return found.xcom_value if found else self._wait()
 
     def poke(self, context: Context) -> PokeReturnValue:
-        """Check the sensor's condition once; return whether it is met, and observed values such as the lag for XCom."""
+        """Check the sensor's condition once; return whether it is met, and the observed values for XCom.
+
+        :param context: the task's context
+        """
         with self.translate_errors(), open_ledger(self.ckpt_conn_id) as ledger:
             met, observed = self.condition().check(
                 ledger, self.pipeline_name, partial(self._pipeline_context, context, ledger)
@@ -87,11 +92,15 @@ class CkptSensor(CkptNamedOperator, BaseSensorOperator):
         return {"pipeline": self.pipeline_name, **event["seen"]}
 
     def _pipeline_context(self, context: Context, ledger: Ledger) -> PipelineContext:
-        """Return the pipeline's setup (declaration, connections), with which the condition reads the source."""
+        """Return the pipeline's setup (declaration, connections), with which the condition reads the source.
+
+        :param context: the task's context
+        :param ledger: the ledger, open
+        """
         return self.setup(context, ledger, self.resolve_pipeline(ledger))
 
     def _wait(self) -> None:
-        """Defer this task until the trigger finds that the condition is met."""
+        """Defer this task until its trigger finds that the condition is met."""
         from airflow_provider_ckpt.triggers.condition import CkptConditionTrigger
 
         with self.translate_errors():
@@ -106,7 +115,10 @@ class CkptSensor(CkptNamedOperator, BaseSensorOperator):
 
 
 def _as_text(observed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values that a check has observed in a form for the log, with positions as users see them."""
+    """Return the values that a check has observed in a form for the log: positions and lag as users see them.
+
+    :param observed: values by name, as a condition's check returns them
+    """
     shown = dict(observed)
     if "checkpoint" in shown:
         shown["checkpoint"] = {name: position_text(position) for name, position in shown["checkpoint"].items()}

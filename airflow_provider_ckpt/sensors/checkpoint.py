@@ -21,9 +21,10 @@ class CkptCheckpointSensor(CkptSensor):
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator` (templated)
     :param position: position that every source partition must reach; or a dict of positions by source partition, if
-        only these must reach them (templated)
-    :param partition: name of the only source partition that must reach ``position``; by default all must (templated)
-    :param deferrable: wait in the triggerer and not in a worker slot. By default as Airflow's ``[operators]
+        only these partitions count (templated)
+    :param partition: name of the only source partition that must reach ``position``; by default all must reach it
+        (templated)
+    :param deferrable: whether to wait in the triggerer instead of a worker slot. By default as Airflow's ``[operators]
         default_deferrable``
     :param ckpt_conn_id: Airflow connection of the ledger (templated)
     :param kwargs: further arguments of ``BaseSensorOperator``: ``poke_interval``, ``timeout``, ``soft_fail`` and so on
@@ -46,7 +47,10 @@ class CkptCheckpointSensor(CkptSensor):
         self.partition = partition
 
     def condition(self) -> Condition:
-        """Return the condition that the checkpoint of each chosen source partition has reached its position."""
+        """Return the condition that the checkpoint of each chosen source partition has reached its position.
+
+        :raises ConfigError: if a position is empty or not a whole number
+        """
         from airflow_provider_ckpt.replication.observe.conditions import Condition, ConditionKind
 
         if isinstance(self.position, Mapping):

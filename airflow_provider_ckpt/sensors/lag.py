@@ -1,4 +1,4 @@
-"""``CkptLagSensor``: wait until a pipeline's lag has reached a size, or until it has caught up."""
+"""``CkptLagSensor``: wait until a pipeline's lag has grown to a number of positions, or has fallen to it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class CkptLagSensor(CkptSensor):
     :param at_least: wait until the lag is at least this many positions (templated)
     :param at_most: wait until the lag is at most this many positions (templated)
     :param partition: name of the only source partition to measure; by default the sum of all is measured (templated)
-    :param deferrable: wait in the triggerer and not in a worker slot. By default as Airflow's ``[operators]
+    :param deferrable: whether to wait in the triggerer instead of a worker slot. By default as Airflow's ``[operators]
         default_deferrable``
     :param ckpt_conn_id: Airflow connection of the ledger (templated)
     :param kwargs: further arguments of ``BaseSensorOperator``: ``poke_interval``, ``timeout``, ``soft_fail`` and so on
@@ -55,7 +55,10 @@ class CkptLagSensor(CkptSensor):
         self.partition = partition
 
     def condition(self) -> Condition:
-        """Return the condition that the lag is at least ``at_least``, or at most ``at_most``, positions."""
+        """Return the condition that the lag is at least ``at_least``, or at most ``at_most``, positions.
+
+        :raises ConfigError: unless exactly one of the two is given, as a whole number
+        """
         from airflow_provider_ckpt.replication.observe.conditions import Condition, ConditionKind
 
         least = _templates.whole_number("at_least", self.at_least)

@@ -11,9 +11,8 @@ from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER
 from airflow_provider_ckpt.connectors.source_protocol import POSITION
 
 BATCH = "__batch"
-"""Column of type bigint: the lane's index in its wave in the upper 32 bits, the batch's index in its lane in the lower
-32 bits.
-"""
+"""Column of type bigint that identifies a record's batch within its wave (one Spark job): the index of the lane (one
+Spark task) in the upper 32 bits, the index of the batch in its lane in the lower 32 bits."""
 
 MARKER = "__mark"
 """Column of type string: null on a record. On a marker row it is a JSON object: ``read``, the number of records that
@@ -42,19 +41,18 @@ for rejected records, and for all records of a source that Spark itself reads.
 """
 
 OUTCOME = "outcome"
-"""Column of type string, the only one of a wave's result. Each row holds as JSON either one :class:`Outcome` or one
-deferred batch, which the driver must examine before the batch is run again.
-"""
+"""Column of type string, the only column of a wave's result. Each row holds as JSON either one :class:`Outcome` or one
+deferred batch, which the driver must examine before the batch is run again."""
 
 FILTERED = "filtered"
 
 NOT_ATTEMPTED = -1
-"""Number of read records on the marker row of a batch that was not attempted; real numbers are never negative."""
+"""Value of ``read`` on the marker row of a batch that its lane did not attempt. Real counts are never negative."""
 
 CONTROL = (BATCH, POSITION, MARKER)
 
 RESERVED = frozenset({*CONTROL, FLAT_JSON, CORRUPT, VERDICT, ORIGINAL, ROW_NUMBER})
-"""Names, in lower case, that no column of the source may have if it goes to the target."""
+"""Names of the internal columns, in lower case. A source column of such a name cannot be written to the target."""
 
 _LANE = 32
 

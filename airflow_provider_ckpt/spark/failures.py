@@ -1,4 +1,4 @@
-"""Convert exceptions that a lane catches to :class:`ErrorInfo`, with a traceback if dead letters include one."""
+"""Convert exceptions in a lane to :class:`ErrorInfo`, with a traceback if dead letters include stack traces."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo, ErrorType
 
 
 def to_error_info(error: Exception, *, traced: bool, otherwise: ErrorType = ErrorType.GENERIC) -> ErrorInfo:
-    """Convert an exception to :class:`ErrorInfo`, the form in which errors are sent to the run and stored.
+    """Convert an exception to :class:`ErrorInfo`, the form in which errors are reported and stored.
 
     The information of a :class:`CkptError` is kept. The message of any other exception begins with its class name.
 
     :param error: the exception
-    :param traced: add the traceback. It has frames and exception types, but not the messages of the causing exceptions,
-        since they may contain a secret
+    :param traced: whether to add the traceback. It has frames and exception types, but not the messages of the causing
+        exceptions, since they may contain a secret
     :param otherwise: error type for an exception that is no :class:`CkptError`; the default, ``Generic``, halts the
         pipeline
     """

@@ -1,8 +1,8 @@
 """Read a wave of a JDBC source with Spark itself: one query per batch, in lane order.
 
-Each batch is one partition of Spark's JDBC read and is sorted by position. The partitions of a lane are concatenated
-without a shuffle (``coalesce``), which keeps their order. A function in each lane then adds the control columns and the
-marker rows, which the readers of other sources add while they read.
+Each batch is one partition of Spark's JDBC read and is sorted by position. The partitions of a lane (one Spark task)
+are concatenated without a shuffle (``coalesce``), which keeps their order. A function in each lane then adds the
+control columns and the marker rows, which the readers of other sources add while they read.
 """
 
 from __future__ import annotations
@@ -35,10 +35,9 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.spark.job import Job
 
 _SLOT = "__slot"
-"""Column of type int: number of the partition of Spark's JDBC read that a row comes from. If ``slots`` is the number of
+"""Column of type int: number of the partition of Spark's JDBC read that a row comes from. With ``slots``, the number of
 batches in the longest lane, the partitions of lane ``n`` begin at ``n * slots``; shorter lanes are padded with empty
-ones.
-"""
+partitions."""
 
 _UNCONVERTIBLE = "__wrong"
 """Column of type string: name and text of the first value of a row that Spark cannot convert to a date or time; null if
@@ -144,7 +143,7 @@ def _read_lane(
 
 
 class SlotStream:
-    """Stream of a lane's rows, divided into slots.
+    """Stream of the rows that Spark has read for a lane, divided into slots.
 
     A slot is one partition of Spark's JDBC read and has the rows of one batch.
 
@@ -234,7 +233,12 @@ class _LaneReader:
             yield pa.RecordBatch.from_arrays([rows.column(POSITION), *rows.columns[3:]], self._names)
 
     def _check(self, task: BatchTask, rows: pa.RecordBatch) -> None:
-        """Raise :class:`SourceError` if Spark could not convert a value, or if a row is outside the batch's range."""
+        """Raise an error if Spark could not convert a value, or if a row is outside the batch's range.
+
+        :param task: the batch
+        :param rows: rows that Spark has read for the batch
+        :raises SourceError: naming the value, or the positions outside the range
+        """
         import pyarrow.compute as pc
 
         wrong = rows.column(_UNCONVERTIBLE).drop_null()
@@ -268,7 +272,11 @@ def _connection(job: Job) -> Connection:
 
 
 def _properties(connection: Connection, read_query: ReadQuery) -> dict[str, str]:
-    """Return the options of Spark's JDBC read and the driver's properties, among them the password, without the URL."""
+    """Return the options of Spark's JDBC read and the driver's properties, among them the password, without the URL.
+
+    :param connection: the JDBC connection
+    :param read_query: query of any batch of the wave; all have the same driver and columns
+    """
     at = "bigint" if read_query.kind is CursorKind.NUMBER else "string"
     columns = [f"ckpt_{number} {read_as}" for number, (_, _, read_as) in enumerate(read_query.columns)]
     properties = {

@@ -1,4 +1,7 @@
-"""Description of a run, which the lease holder sends to Spark once, before the first wave; it contains passwords."""
+"""Description of a run (class ``Job``), which the lease holder sends to Spark once, before the first wave.
+
+It contains passwords.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,7 @@ class Job:
         return registry.open_writer(pipeline, self._connection(pipeline.sink.connection), self.context, dead_letters)
 
     def raw_copy(self) -> RawCopy | None:
-        """Create an object that copies rows from source to sink in one lane without decoding them into records.
+        """Create an object that copies a lane's rows from source to sink as bytes, without decoding them into records.
 
         Return None if source, sink or transform need decoded records.
         """
@@ -95,7 +98,11 @@ class Job:
             return import_function(path)
 
     def of_wave(self, wave: Wave) -> Job:
-        """Return the description for the batches of a wave, whose columns may be of another schema version."""
+        """Return this job with the source columns of a wave, which may be of another schema version.
+
+        :param wave: the wave, with the columns with which its batches were planned; without any, the job is returned
+            unchanged
+        """
         return self if wave.shape is None else replace(self, shape=RecordShape.from_json(wave.shape))
 
     def to_json(self) -> dict[str, Any]:
@@ -122,7 +129,7 @@ class Job:
         )
 
     def _sink(self) -> Sink:
-        """Open the sink, from which a reader gets the dead letters to replay."""
+        """Open the sink; a reader gets from it the dead letters of a replay."""
         pipeline = self.pipeline
         dead_letters = self._connection(pipeline.dead_letter_connection)
         return registry.open_sink(pipeline, self._connection(pipeline.sink.connection), self.context, dead_letters)

@@ -27,7 +27,7 @@ _PROPERTY = "ckpt.wave"
 
 
 class PreparedWaves:
-    """A Spark session and the query plans that it has prepared for one declaration. It serves one run at a time.
+    """Spark session with the query plans that it has prepared for one declaration. It serves one run at a time.
 
     :param spark: a classic session (no Spark Connect)
     """
@@ -43,6 +43,7 @@ class PreparedWaves:
 
         The first call checks the SQL part and keeps the columns; later calls check the Python function only.
 
+        :param job: description of the run
         :raises ConfigError: if the transform cannot be used
         """
         if self._columns is None:
@@ -67,7 +68,7 @@ class PreparedWaves:
         return waves.run_wave(self.spark, job, wave, collect)
 
     def _collect(self, job: Job, wave: Wave, directory: Path, *, fast_path: bool) -> Sequence[Row]:
-        """Execute a wave with a prepared plan, whose lanes read job and wave from a file; return result rows as JSON.
+        """Execute a wave with a prepared plan, whose lanes read job and wave from a file; return the result rows.
 
         :param job: description of the run
         :param wave: the batches to run, by lane

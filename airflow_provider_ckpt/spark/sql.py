@@ -17,7 +17,13 @@ _FUNCTIONS_WITHOUT_PARENTHESES = frozenset(
 
 
 def cannot_raise(expression: str) -> bool:
-    """Return whether a SQL expression never raises an error: a column, or a :data:`NEVER_RAISING` function of one."""
+    """Return whether a SQL expression never raises an error.
+
+    That is certain only for a column, and for a :data:`NEVER_RAISING` function of a column; for others the result is
+    False.
+
+    :param expression: SQL text of the expression
+    """
     found = _SAFE.fullmatch(expression)
     return found is not None and (found[1] or found[2]).lower() not in _FUNCTIONS_WITHOUT_PARENTHESES
 

@@ -1,4 +1,4 @@
-"""Versions of Spark: which ones this package supports, which one is installed, and whether its parts fit together.
+"""Spark's versions: which are supported, which is installed, and whether the installed files are of one version.
 
 The packages ``pyspark`` and ``pyspark-client`` install their Python files into the same folder, and only ``pyspark``
 brings Spark's jars. If their versions differ, the folder holds the files of whichever was installed last, or some of
@@ -58,10 +58,12 @@ def installed_pyspark() -> str:
 
 
 def check_spark_home(home: str | None) -> None:
-    """Check that the Spark that ``spark-submit`` starts is supported, and has PySpark's version if it is part of it.
+    """Check that the Spark which ``spark-submit`` starts has a supported version.
 
-    :param home: Spark's home directory; None if only ``spark-submit`` itself knows it
-    :raises ConfigError: if it is another version
+    If that Spark is part of the installed PySpark, its version must also be that of PySpark's Python files.
+
+    :param home: Spark's home directory; None if only ``spark-submit`` itself knows it, and nothing can be checked
+    :raises ConfigError: if Spark's version is not supported, or not that of PySpark's Python files
     """
     spark = _spark_in(Path(home)) if home else None
     if home is None or spark is None:
@@ -82,7 +84,7 @@ def check_server(server: str, connection: str) -> None:
     """Check that a Spark Connect server has the installed PySpark's version; a different last number is only logged.
 
     :param server: version of the server
-    :param connection: id of the Airflow connection that names it, for messages
+    :param connection: id of the server's Airflow connection, for messages
     :raises ConfigError: if the first two numbers of the versions differ
     """
     pyspark = installed_pyspark()
@@ -102,9 +104,11 @@ def check_server(server: str, connection: str) -> None:
 
 
 def utc_arrow_schema(schema: StructType) -> pa.Schema:
-    """Return the Arrow schema of a Spark schema, whose timestamps have the time zone UTC.
+    """Convert a Spark schema to an Arrow schema, whose timestamps have the time zone UTC.
 
-    Spark 4.0 knows no other time zone here, and its function has no parameter for one.
+    PySpark's function for this has no parameter for the time zone in Spark 4.0, where it always uses UTC.
+
+    :param schema: the Spark schema
     """
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -113,9 +117,9 @@ def utc_arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def grpc_status(error: SparkConnectGrpcException) -> str:
-    """Return the name of the gRPC status with which a call of a Spark Connect server ended.
+    """Return the name of the gRPC status with which a call of a Spark Connect server ended, such as ``UNAVAILABLE``.
 
-    Spark 4.0 has it only in the text of the error.
+    :param error: the error of the call; in Spark 4.0 only its text contains the status
     """
     if hasattr(error, "getGrpcStatusCode"):
         return str(error.getGrpcStatusCode().name)
@@ -124,13 +128,13 @@ def grpc_status(error: SparkConnectGrpcException) -> str:
 
 
 def _check_files(folder: Path, version: str) -> None:
-    """Check that the files which two packages share are all those of one of them.
+    """Check that the Python files of PySpark, to which two packages may install, are all of the same package.
 
-    Only packages of different versions are compared: the files of equal ones are equal.
+    Files are compared only if the packages are of different versions: those of the same version are equal.
 
     :param folder: the import folder of PySpark
-    :param version: the version that the folder says it has
-    :raises ConfigError: if some are of the other package
+    :param version: version in the folder's ``version.py``
+    :raises ConfigError: if some files belong to the other package
     """
     packages = [found for name in (_FOLDER, _CLIENT) if (found := _distribution(name))]
     versions = [found.version for found in packages]
@@ -153,12 +157,17 @@ def _distribution(name: str) -> Distribution | None:
 
 
 def _digests(package: Distribution) -> Mapping[str, str]:
-    """Return the digest that a package's record names for each of its files, by path; compiled ones have none."""
+    """Return the SHA-256 digest of each file of a package, by path, as the package's ``RECORD`` has it.
+
+    It is empty for compiled files.
+
+    :param package: the package
+    """
     return {row[0]: row[1] for row in csv.reader((package.read_text("RECORD") or "").splitlines())}
 
 
 def _digest(file: Path) -> str:
-    """Return a file's digest as a package's record has it; empty if there is no such file."""
+    """Return a file's digest in the form of a package's ``RECORD``; an empty text if the file does not exist."""
     try:
         digest = hashlib.sha256(file.read_bytes()).digest()
     except OSError:
@@ -167,13 +176,16 @@ def _digest(file: Path) -> str:
 
 
 def _spark_in(home: Path) -> str | None:
-    """Return the version of the jars in a home directory of Spark; None if it has none."""
+    """Return the version of Spark's jars in a home directory; None if there are no jars.
+
+    :param home: Spark's home directory
+    """
     found = (_JAR.fullmatch(file.name) for file in (home / "jars").glob("spark-core_*.jar"))
     return next((match[1] for match in found if match), None)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """Return the first two numbers of a version."""
+    """Return the first two numbers of a version, such as ``(4, 0)`` for ``4.0.1``."""
     return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
 
 

@@ -1,4 +1,4 @@
-"""Run a wave as one Spark job with one task per lane: read, transform and deliver, without a shuffle in between."""
+"""Run a wave of batches as one Spark job with one task per lane: read, transform and deliver, without a shuffle."""
 
 from __future__ import annotations
 
@@ -107,9 +107,13 @@ def _run_lanes(spark: SparkSession, job: Job, wave: Wave, collect: WaveCollector
 
 
 def _can_use_fast_path(spark: SparkSession, job: Job) -> bool:
-    """Return whether lanes can read and deliver without Spark SQL.
+    """Return whether a run's lanes can read and deliver without Spark SQL.
 
-    They can if at most flat JSON is decoded, which a lane does itself, and no column is refused.
+    They can if the transform does nothing or only decodes flat JSON, nulls are accepted, no column is refused, and
+    Spark does not read the source itself.
+
+    :param spark: the session, which parses the schema
+    :param job: description of the run
     """
     takes_nulls = job.pipeline.error_handling.null_value_behavior == "passthrough"
     if job.pipeline.source.read_by_spark or not takes_nulls or job.shape.refused:
@@ -120,7 +124,10 @@ def _can_use_fast_path(spark: SparkSession, job: Job) -> bool:
 
 
 def _spark_reader(job: Job) -> Any:
-    """Return the module that reads the source with Spark itself; None if lanes read it."""
+    """Return the module that reads the source with Spark itself, such as ``spark/jdbc.py``; None if lanes read it.
+
+    :param job: description of the run
+    """
     name = job.pipeline.source.spark_reader
     return None if name is None else import_module(name)
 
@@ -130,8 +137,8 @@ def _run_batches_alone(
 ) -> list[Outcome]:
     """Run each batch of a wave in a Spark job of its own, after an error of the source has ended the wave.
 
-    One batch may have caused the error. Alone, it fails without the others, which are delivered; a batch that the wave
-    had already delivered has a receipt. If the source as a whole failed, the wave has only one batch, or delivery is
+    If one batch caused the error, only this batch fails then, and the others are delivered; a batch that the wave had
+    already delivered has a receipt. If the source as a whole failed, the wave has only one batch, or delivery is
     at_most_once, nothing is run again and all batches fail.
 
     :param spark: the session
@@ -159,6 +166,8 @@ def _run_batches_alone(
 def check_transform(spark: SparkSession, job: Job) -> list[tuple[str, str]]:
     """Check the transform of a run, and return the name and the Spark SQL type of each column that it outputs.
 
+    :param spark: the session
+    :param job: description of the run
     :raises ConfigError: if the transform cannot be used
     """
     pipeline = job.pipeline
@@ -224,7 +233,13 @@ def wave_frame(
 
 
 def _given(job: Job, wave: Wave) -> tuple[Job, Wave]:
-    """Return the given job and wave: a lane gets both by a partial of this function, which Spark serializes."""
+    """Return the given job and wave.
+
+    A partial of this function, which Spark serializes, is the :data:`WaveWork` of a wave.
+
+    :param job: description of the run
+    :param wave: the batches, by lane
+    """
     return job, wave
 
 
@@ -268,7 +283,7 @@ def reader_schema(spark: SparkSession, job: Job) -> StructType:
 
 
 def _fast_path_schema(schema: pa.Schema, flat_decoder: FlatJsonDecoder | None) -> pa.Schema:
-    """Return the Arrow schema of the rows that lanes deliver without Spark SQL: the position, then the sink's columns.
+    """Return the Arrow schema of the rows that lanes deliver on the fast path: the position, then the sink's columns.
 
     :param schema: Arrow schema of the rows that readers yield (:func:`reader_schema`)
     :param flat_decoder: decoder of flat JSON records, whose fields become the columns; None if nothing is decoded

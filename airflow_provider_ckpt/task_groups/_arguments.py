@@ -1,4 +1,4 @@
-"""Tell apart the arguments of a task group: its own, those of all its tasks, and those of its first or last task."""
+"""Divide the arguments of a task group into its own, those of all its tasks, and those of its first or last task."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _LAST_TASK_PARAMETERS = frozenset({"outlets"})
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """Arguments that a user gave a task group.
+    """Arguments that a user gave a task group, divided by what they are for.
 
-    :param of_group: those of ``TaskGroup``
-    :param of_tasks: those of every task
-    :param of_first: those of the first task alone
-    :param of_last: those of the last task alone
+    :param of_group: arguments of ``TaskGroup``
+    :param of_tasks: arguments of every task
+    :param of_first: arguments of the first task alone
+    :param of_last: arguments of the last task alone
     """
 
     of_group: Mapping[str, Any]
@@ -35,7 +35,7 @@ class Arguments:
 
 
 def split_arguments(class_name: str, group_id: str, given: Mapping[str, Any]) -> Arguments:
-    """Return the arguments of a task group by what they are for.
+    """Divide the arguments that a user gave a task group by what they are for.
 
     :param class_name: name of the group's class, for the error message
     :param group_id: id of the group, for the error message
@@ -52,5 +52,8 @@ def split_arguments(class_name: str, group_id: str, given: Mapping[str, Any]) ->
 
 
 def without_none(**arguments: Any) -> dict[str, Any]:
-    """Return the keyword arguments whose value is not None; for the others, Airflow then uses ``default_args``."""
+    """Return the keyword arguments whose value is not None, so that Airflow takes the others from ``default_args``.
+
+    :param arguments: the keyword arguments
+    """
     return {name: value for name, value in arguments.items() if value is not None}

@@ -17,10 +17,10 @@ class CkptDatabaseTaskGroup(TaskGroup):
         find_tables → tables[0 … groups-1]
 
     ``find_tables`` compares the whole database with the ledger once, and distributes the tables that have work over at
-    most ``database.groups`` groups of about equal work. ``tables`` is mapped over them: each of its tasks replicates
-    its tables side by side, on one warm Spark. It is skipped if no table has work.
+    most ``database.groups`` groups of about equal work. ``tables`` is a mapped task, one for each group, which
+    replicates the tables of its group, some at a time, on one warm Spark. It is skipped if no table has work.
 
-    :param group_id: id of the group, and prefix of its tasks' ids
+    :param group_id: id of the task group, and prefix of its tasks' ids
     :param database: declaration of the tables (templated): path of a YAML file relative to the DAG file's folder, or a
         dict
     :param ckpt_conn_id: Airflow connection of the ledger (templated); by default from ``default_args``

@@ -1,6 +1,6 @@
-"""Conformance suites for connectors: what every source and sink must do, as tests for pytest.
+"""Conformance suites for connectors: pytest tests of everything that a source, a sink and a declaration must do.
 
-A connector's author subclasses the suites and gives them harnesses. The package needs pytest (extra ``testing``);
-nothing else imports it. The plugin ``airflow_provider_ckpt.testing.plugin`` lets failed assertions of the suites show
+A connector's author subclasses the suites and gives them harnesses. The package needs pytest (extra ``testing``); no
+other package imports it. With the plugin ``airflow_provider_ckpt.testing.plugin``, failed assertions of the suites show
 their values.
 """

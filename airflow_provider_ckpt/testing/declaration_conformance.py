@@ -24,7 +24,8 @@ from airflow_provider_ckpt.connectors.source_protocol import Reader, Source
 from airflow_provider_ckpt.core.errors import ConfigError
 
 HEAVY_MODULES = frozenset({"airflow", "numpy", "pandas", "pyarrow", "pyspark", "sqlalchemy"})
-"""Modules that no declaration may import, since every process that parses a DAG loads it."""
+"""Modules that a connector's declaration must not import, since every process that parses a DAG imports the
+declaration."""
 
 _OTHER_HALF: Mapping[str, Mapping[str, Any]] = {
     "source": {"type": "files", "path": "/in", "format": "parquet"},
@@ -38,7 +39,7 @@ _ROLES: Mapping[str, Mapping[str, type]] = {
 
 
 class DeclarationConformance(ABC):
-    """Conformance suite of a connector's declaration.
+    """Conformance suite of a connector's declaration, to be subclassed by the connector's tests.
 
     :cvar kind: type of the connector, under which it is installed
     :cvar source: a valid section ``source`` with the keys that the type requires; None if the connector has no source
@@ -58,14 +59,14 @@ class DeclarationConformance(ABC):
 
     @pytest.fixture
     def sides(self, connector: Connector) -> list[Side]:
-        """Return ``source``, ``sink`` or both, whichever the connector has; a dead letter store does not count."""
+        """Return ``source``, ``sink`` or both, as the connector has them; a dead letter store does not count."""
         both: tuple[Side, Side] = ("source", "sink")
         return [side for side in both if getattr(connector, side) is not None]
 
     def declare(self, side: Side, **changes: Any) -> Pipeline:
-        """Return a pipeline whose source or sink is the connector's.
+        """Return the declaration of a pipeline whose source or sink is the connector's.
 
-        :param side: name of the section that the connector has
+        :param side: section of the connector: ``source`` or ``sink``
         :param changes: keys of the section to change
         """
         document: dict[str, Any] = {"name": "conformance", **_OTHER_HALF}

@@ -1,8 +1,8 @@
-"""The conformance suite of sinks beside the target of a pipeline, for ``airflow ckpt validate --conformance``.
+"""Run the conformance suite of sinks on a pipeline's database, for ``airflow ckpt validate --conformance``.
 
-Each test has a table of its own beside the target, which it drops, and uses ids of ledgers that exist nowhere else, so
-the target and the bookkeeping of other pipelines stay as they are. The tables for receipts are created if they are
-missing, and stay.
+Each test creates a table of its own beside the pipeline's target, which it drops, and uses ids of ledgers that exist
+nowhere else, so the target and the bookkeeping of other pipelines stay as they are. The tables for receipts are created
+if they are missing, and stay.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
 
 FILE = "AIRFLOW_CKPT_CONFORMANCE_FILE"
-"""Environment variable with the path of the pipeline's file."""
+"""Name of the environment variable with the path of the pipeline's YAML file."""
 
 
 class DeclaredTableHarness(SinkHarness):
-    """A new table beside the target of a pipeline.
+    """Harness with a new table beside the target of a pipeline. Creating the object creates the table.
 
-    :param pipeline: the pipeline, whose sink has type ``sql``
+    :param pipeline: declaration of the pipeline, whose sink has type ``sql``
     """
 
     def __init__(self, pipeline: Pipeline) -> None:
@@ -59,11 +59,17 @@ class DeclaredTableHarness(SinkHarness):
             self._forget(connection)
 
     def sink(self, context: SinkContext) -> Sink:
-        """Open the sink on the new table; see :meth:`SinkHarness.sink`."""
+        """Open the sink on the new table; see :meth:`SinkHarness.sink`.
+
+        :param context: ledger, pipeline and epoch of the run
+        """
         return registry.open_sink(self._of(context), self._connection, context)
 
     def writer(self, context: SinkContext) -> Writer:
-        """Open a writer to the new table; see :meth:`SinkHarness.writer`."""
+        """Open a writer to the new table; see :meth:`SinkHarness.writer`.
+
+        :param context: ledger, pipeline and epoch of the run
+        """
         return registry.open_writer(self._of(context), self._connection, context)
 
     def target(self) -> list[int]:
@@ -74,7 +80,10 @@ class DeclaredTableHarness(SinkHarness):
             return sorted(int(number) for number in connection.execute(sa.select(self._table.c.id)).scalars())
 
     def dead_letters(self, context: SinkContext) -> list[StoredDeadLetter]:
-        """Return the stored dead letters of a pipeline; see :meth:`SinkHarness.dead_letters`."""
+        """Return the stored dead letters of a pipeline; see :meth:`SinkHarness.dead_letters`.
+
+        :param context: ledger and pipeline
+        """
         import sqlalchemy as sa
 
         c = Bookkeeping(self._database.dialect, self._schema, context).table(DEAD_LETTER).c
@@ -101,11 +110,11 @@ class DeclaredTableHarness(SinkHarness):
 
 
 class TestDeclaredSqlSink(SinkConformance):
-    """The suite of sinks on the database that a pipeline's file names."""
+    """Conformance suite of sinks on the database of the pipeline whose file :data:`FILE` names."""
 
     @pytest.fixture
     def harness(self) -> Iterator[SinkHarness]:
-        """A new table beside the pipeline's target, dropped after the test."""
+        """Yield a harness with a new table beside the pipeline's target; drop the table after the test."""
         harness = DeclaredTableHarness(load(os.environ[FILE]))
         yield harness
         harness.remove()

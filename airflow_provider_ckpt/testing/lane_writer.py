@@ -1,4 +1,4 @@
-"""Writer of a sink as a lane uses it: rows that the sink refuses become dead letters, and the rest is delivered."""
+"""Writer for the conformance suite that makes dead letters of refused rows, as a lane does, and delivers the rest."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Originals = Callable[[Mapping[int, ErrorInfo]], list[DeadLetter]]
 
 
 class LaneWriter:
-    """Writer that delivers each batch to its verdict.
+    """Writer that delivers each batch until it has a verdict, without the rows that the sink refuses.
 
     :param writer: the sink's writer
-    :param originals: function that makes a dead letter of each refused row, as a lane does from its source
+    :param originals: function that returns a dead letter for each refused row, given the errors by row number
     """
 
     def __init__(self, writer: Writer, originals: Originals) -> None:
@@ -25,7 +25,11 @@ class LaneWriter:
         self._originals = originals
 
     def deliver(self, task: BatchTask, content: BatchContent) -> Outcome:
-        """Deliver a batch without the rows that the sink refuses."""
+        """Deliver a batch; rows that the sink refuses become dead letters. Return the outcome.
+
+        :param task: the batch
+        :param content: its rows and dead letters
+        """
         while isinstance(result := self._writer.deliver(task, content), Refused):
             content = without_refused(content, result.errors, self._originals(result.errors))
         return result
@@ -36,5 +40,9 @@ class LaneWriter:
 
 
 def none_refused(errors: Mapping[int, ErrorInfo]) -> list[DeadLetter]:
-    """Fail: the test sends no row that its sink refuses."""
+    """Fail the test, for a sink that must not refuse any row; to be used as ``originals``.
+
+    :param errors: errors of the refused rows, by row number
+    :raises AssertionError: always
+    """
     raise AssertionError(f"the sink refuses {errors}")

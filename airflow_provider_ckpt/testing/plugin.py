@@ -1,4 +1,4 @@
-"""Plugin for pytest: the assertions of the conformance suites show their values when they fail.
+"""Plugin for pytest that makes failed assertions of the conformance suites show their values.
 
 ``pytest_plugins = ["airflow_provider_ckpt.testing.plugin"]`` in ``conftest.py`` loads it.
 """

@@ -1,6 +1,6 @@
-"""Records that share a position, on their way through a lane to a sink, for the conformance suite of sinks.
+"""Job whose records share one position, to test in the conformance suite of sinks that each record has its own fate.
 
-The records come to the lane as Spark's part of the transform gives them, with their verdicts.
+The records enter a lane in the form in which Spark's part of the transform outputs them, with their verdicts.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ Ids = Mapping[int, int | None]
 
 
 class _Reader:
-    """Reader that yields the records of a batch, all of one position: ``number``, from 0."""
+    """Reader of a batch whose records all have the same position; their only column ``number`` counts from 0.
+
+    :param records: number of records
+    """
 
     def __init__(self, records: int) -> None:
         self._records = records
@@ -59,7 +62,8 @@ class SharedJob(Job):
     :param open_writer: function that opens a writer of the sink
     :param open_sink: function that opens the sink
     :param records: number of the source's records
-    :param ids: the id that the transform's function makes of each record's number; at any other number it raises
+    :param ids: by record number, the id that the transform's Python function returns; it raises an error for other
+        numbers
     """
 
     open_writer: Callable[[SinkContext], Writer] = field(kw_only=True)
@@ -68,15 +72,15 @@ class SharedJob(Job):
     ids: Ids = field(kw_only=True)
 
     def reader(self) -> ReplayReader:
-        """Open a reader for one lane."""
+        """Open a reader for one lane, which reads the source or, for a replay, the sink's dead letters."""
         return ReplayReader(_Reader(self.records), lambda: self.open_sink(self.context), self.shape)
 
     def writer(self) -> Writer:
-        """Open a writer for one lane."""
+        """Open a writer of the sink for one lane."""
         return self.open_writer(self.context)
 
     def transform_function(self) -> Function:
-        """Return the transform's function."""
+        """Return the transform's Python function, which replaces each record's number by its id."""
         return lambda rows: pa.table({"id": pa.array([self.ids[n] for n in rows["number"].to_pylist()], pa.int64())})
 
 
@@ -87,13 +91,14 @@ def job(
     records: int,
     ids: Ids,
 ) -> SharedJob:
-    """Return a job at a sink.
+    """Create a job that delivers to a sink.
 
     :param sink: function that opens the sink
     :param writer: function that opens a writer of the sink
     :param context: ledger, pipeline and epoch of the run
     :param records: number of the source's records
-    :param ids: the id that the transform makes of each record's number
+    :param ids: by record number, the id that the transform's Python function returns; it raises an error for other
+        numbers
     """
     document = {
         "name": context.pipeline,
@@ -104,10 +109,10 @@ def job(
 
 
 def send(job: SharedJob, task: BatchTask, verdicts: Sequence[Verdict]) -> Outcome:
-    """Deliver the records that the reader gives for a task.
+    """Deliver the records of a batch through a lane, and return the outcome.
 
     :param job: the job
-    :param task: the task
+    :param task: the batch
     :param verdicts: verdict of Spark's part of the transform on each record
     """
     with closing(Lane(job, transformed=True, returns=RETURNS)) as lane:
@@ -120,11 +125,11 @@ def send(job: SharedJob, task: BatchTask, verdicts: Sequence[Verdict]) -> Outcom
 
 
 def replay(task: BatchTask, left: Mapping[str, int], epoch: int, seq: int = 0) -> BatchTask:
-    """Return the batch that sends the dead letters of a task once more.
+    """Return a batch that replays the dead letters of another batch.
 
-    :param task: the task
+    :param task: the batch that left the dead letters
     :param left: number of its dead letters by error type
-    :param epoch: epoch of the run that the task belonged to
+    :param epoch: epoch of the run that left them
     :param seq: number of the new batch
     """
     start, placed = 0, []
@@ -136,7 +141,11 @@ def replay(task: BatchTask, left: Mapping[str, int], epoch: int, seq: int = 0) -
 
 
 def kept(sink: Sink, source: AttemptKey) -> list[tuple[int, int]]:
-    """Return the dead letters that a sink stored for an attempt, each as its position and its record's ``number``."""
+    """Return the dead letters that a sink stored for an attempt, each as its position and its record's ``number``.
+
+    :param sink: the sink
+    :param source: the attempt
+    """
     dead_letters = [found.dead_letter for found in sink.dead_letters([source])]
     return sorted((item.position, _number(item.value)) for item in dead_letters)
 
@@ -147,7 +156,11 @@ def _number(value: bytes | None) -> int:
 
 
 def _judged(records: pa.RecordBatch, verdicts: Sequence[Verdict]) -> pa.RecordBatch:
-    """Return records as the transform gives them, and their marker."""
+    """Return records as Spark's part of the transform outputs them: control columns, verdicts and a marker row.
+
+    :param records: the records as the reader yields them
+    :param verdicts: verdict of each record
+    """
     original = [
         json.dumps({"number": number}) if verdict and verdict != c.FILTERED else None
         for number, verdict in zip(records["number"].to_pylist(), verdicts, strict=True)

@@ -1,6 +1,6 @@
 """Conformance suite of sinks; a connector's tests subclass :class:`SinkConformance` and give it a harness.
 
-A two-phase sink's batches are committed by the committer that the harness opens; the tests see no difference.
+The batches of a two-phase sink are committed by the committer that the harness opens; the tests are the same.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from airflow_provider_ckpt.testing.sink_harness import (
 
 
 class SinkConformance(DeliveryConformance, DeadLetterConformance, FenceConformance, ABC):
-    """Conformance suite of a sink."""
+    """Conformance suite of a sink, to be subclassed by the connector's tests."""
 
     @pytest.fixture
     @abstractmethod
@@ -40,10 +40,16 @@ class SinkConformance(DeliveryConformance, DeadLetterConformance, FenceConforman
 
 
 class RefusingSinkConformance(SinkConformance):
-    """Conformance suite of a sink whose target refuses a row: one whose id is the harness's first refused one."""
+    """Conformance suite of a sink whose target refuses some rows: those with the first id in
+    :attr:`SinkHarness.refused`.
+    """
 
     def partly_refused(self, harness: SinkHarness, seq: int = 0) -> BatchContent:
-        """A batch whose second row is refused."""
+        """Return the content of a batch whose second row the target refuses.
+
+        :param harness: the harness, which names a refused id
+        :param seq: number of the batch
+        """
         whole = content(seq)
         values = [*ids(seq)[:1], harness.refused[0], *ids(seq)[2:]]
         return replace(whole, rows=whole.rows.set_column(1, "id", pa.array(values, pa.int64())))

@@ -1,4 +1,4 @@
-"""Tests of what a sink stores beside rows: verdicts, dead letters, replays, and lists of source files."""
+"""Conformance tests of what a sink stores beside rows: verdicts, dead letters, replays, and lists of source files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ from airflow_provider_ckpt.testing.sink_harness import (
 
 
 class DeadLetterConformance:
-    """Tests of verdicts, dead letters, replays and lists of source files."""
+    """Conformance tests of verdicts, dead letters, replays and lists of source files; a part of
+    :class:`SinkConformance`.
+    """
 
     def test_dead_letters_carry_the_original_bytes(self, harness: SinkHarness) -> None:
         with Run(harness, 1) as run:

@@ -1,4 +1,4 @@
-"""Tests of a sink's deliveries: each batch has its effect once, and its receipt accounts for every record."""
+"""Conformance tests of a sink's deliveries: a batch has its effect once, and its receipt accounts for every record."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from airflow_provider_ckpt.testing.sink_harness import (
 
 
 class DeliveryConformance:
-    """Tests of deliveries and their receipts."""
+    """Conformance tests of deliveries and their receipts; a part of :class:`SinkConformance`."""
 
     def test_a_batch_is_delivered_with_its_receipt(self, harness: SinkHarness) -> None:
         with Run(harness, 1) as run:

@@ -1,4 +1,4 @@
-"""Tests of a sink's fence and of its state, which a run reads before it takes over."""
+"""Conformance tests of a sink's fence, and of the state of the sink that a run reads before it raises the fence."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from airflow_provider_ckpt.testing.sink_harness import (
 
 
 class FenceConformance:
-    """Tests of fence, claims and the lookup of receipts."""
+    """Conformance tests of fence, claims and the lookup of receipts; a part of :class:`SinkConformance`."""
 
     def test_a_new_sink_holds_no_claims(self, harness: SinkHarness) -> None:
         with Run(harness, 1) as run:

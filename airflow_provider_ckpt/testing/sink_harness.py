@@ -1,4 +1,4 @@
-"""Harness of a sink in its conformance suite, and the batches that the suite sends.
+"""Harness of a sink for its conformance suite, and the batches that the suite sends.
 
 The target has one integer column, ``id``. A batch has ten positions, and record ``n`` has the id ``n``.
 """
@@ -51,7 +51,8 @@ class StoredDeadLetter:
 class SinkHarness(ABC):
     """Harness of a sink with an empty target that has one integer column, ``id``.
 
-    :cvar refused: an id that the target refuses; empty if it takes every integer and null
+    :cvar refused: ids that the target refuses; the suite uses the first. Empty if the target takes every integer and
+        null
     """
 
     refused: Sequence[int | None] = ()
@@ -71,7 +72,7 @@ class SinkHarness(ABC):
         """
 
     def committer(self, context: SinkContext) -> Committer | None:  # noqa: ARG002  # for a two-phase sink
-        """Open the committer of a two-phase sink for a run; None if the writer commits.
+        """Open the committer of a two-phase sink for a run; None if the sink's writer commits itself.
 
         :param context: ledger, pipeline and epoch of the run
         """
@@ -90,7 +91,7 @@ class SinkHarness(ABC):
 
 
 class FailingHeaders(Mapping[str, str]):
-    """Headers of a dead letter that raise :class:`MemoryError` when they are read, in the middle of a batch."""
+    """Headers of a dead letter that raise :class:`MemoryError` when a writer reads them, in the middle of a batch."""
 
     def __getitem__(self, name: str) -> str:
         raise MemoryError
@@ -103,7 +104,7 @@ class FailingHeaders(Mapping[str, str]):
 
 
 class Run:
-    """Run of a pipeline under one epoch, with a sink and a writer of its own.
+    """Run of a pipeline under one epoch, with a sink and a writer of its own; a context manager that closes both.
 
     :param harness: harness of the sink
     :param epoch: epoch of the run
@@ -125,18 +126,25 @@ class Run:
         self._closing.close()
 
     def take_over(self) -> Self:
-        """Check the sink, create its bookkeeping and raise its fence, as every run does before it sends."""
+        """Check the sink, create its bookkeeping and raise its fence, as a run does before it sends; return self."""
         self.sink.check()
         self.sink.create_bookkeeping()
         self.sink.fence(self.context.epoch)
         return self
 
     def send(self, task: BatchTask, content: BatchContent) -> Outcome:
-        """Deliver a batch until it has a verdict, and return the outcome."""
+        """Deliver a batch until it has a verdict, and return the outcome; refused rows become dead letters.
+
+        :param task: the batch
+        :param content: its rows and dead letters
+        """
         return self.commit(LaneWriter(self.writer, originals).deliver(task, content))
 
     def commit(self, outcome: Outcome) -> Outcome:
-        """Return the final outcome of a batch, after the second phase if there is one."""
+        """Return the final outcome of a batch; for a two-phase sink, commit the staged batch first.
+
+        :param outcome: the outcome that the writer returned
+        """
         if outcome.outcome is not AttemptOutcome.STAGED:
             return outcome
         assert self._committer is not None
@@ -144,7 +152,10 @@ class Run:
         return final
 
     def receipts(self, known: Mapping[str, KnownReceipts] | None = None) -> list[Receipt]:
-        """Return the sink's receipts that the ledger does not know."""
+        """Return those receipts of the sink that the ledger does not know.
+
+        :param known: by partition, the position up to which the ledger knows all receipts; None if it knows none
+        """
         return list(self.sink.receipts(known or {}))
 
 
@@ -158,11 +169,11 @@ def task(
 ) -> BatchTask:
     """Return a batch of ten positions.
 
-    :param seq: number of the batch, from which its positions follow
+    :param seq: number of the batch, which determines its positions
     :param attempt: number of the attempt
     :param generation: generation of the partition
     :param partition: id of the partition
-    :param instruction: verdict that the writer claims
+    :param instruction: verdict that the writer is to claim
     """
     error = ErrorInfo(ErrorType.RETRY_EXHAUSTED, "given up") if instruction is Instruction.REJECT else None
     span = Range(seq * SIZE, (seq + 1) * SIZE)
@@ -170,17 +181,24 @@ def task(
 
 
 def ids(*seqs: int) -> list[int]:
-    """Return the ids of whole batches."""
+    """Return the ids of all records of some batches.
+
+    :param seqs: numbers of the batches
+    """
     return [number for seq in seqs for number in range(seq * SIZE, (seq + 1) * SIZE)]
 
 
 def dead_letter(position: int, error: ErrorInfo = BAD) -> DeadLetter:
-    """Return a dead letter whose bytes are not text."""
+    """Return a dead letter whose bytes are not text.
+
+    :param position: position of its record
+    :param error: its error
+    """
     return DeadLetter(position, b"k\x00", NOT_UTF8 + str(position).encode(), error, {"source-file": "a\x00b"})
 
 
 def content(seq: int, *, rejected: int = 0, filtered: int = 0) -> BatchContent:
-    """Return the ten records of a batch: the first ones rejected, then some filtered, the rest to deliver.
+    """Return the ten records of a batch: the first are rejected, the next filtered, the rest are to be delivered.
 
     :param seq: number of the batch
     :param rejected: number of records that are dead letters
@@ -193,16 +211,22 @@ def content(seq: int, *, rejected: int = 0, filtered: int = 0) -> BatchContent:
 
 
 def all_rejected(seq: int) -> BatchContent:
-    """Return all records of a batch as dead letters."""
+    """Return the content of a batch all of whose records are dead letters.
+
+    :param seq: number of the batch
+    """
     return content(seq, rejected=SIZE)
 
 
 def no_records() -> BatchContent:
-    """Return no record at all."""
+    """Return the content of a batch without records."""
     empty = pa.array([], pa.int64())
     return BatchContent(pa.table({ROW_NUMBER: empty, "id": empty}), [], 0, 0)
 
 
 def originals(errors: Mapping[int, ErrorInfo]) -> list[DeadLetter]:
-    """Return the dead letters of rows that the sink refuses, by row number, as a lane does from its source."""
+    """Return the dead letters of refused rows, as a lane creates them from its source.
+
+    :param errors: errors of the refused rows, by row number
+    """
     return [dead_letter(position, error) for position, error in errors.items()]

@@ -19,7 +19,7 @@ from airflow_provider_ckpt.testing.source_harness import EVERYTHING, Ledger, Shr
 
 
 class SourceConformance(ABC):
-    """Conformance suite of a source."""
+    """Conformance suite of a source, to be subclassed by the connector's tests."""
 
     @pytest.fixture
     @abstractmethod
@@ -28,7 +28,7 @@ class SourceConformance(ABC):
 
     @pytest.fixture
     def ledger(self, harness: SourceHarness) -> Iterator[Ledger]:
-        """Open the source, and give it a ledger."""
+        """Open the source, and yield a ledger that plans and reads its batches."""
         with closing(harness.open()) as source:
             yield Ledger(harness, source)
 
@@ -264,7 +264,7 @@ class SourceConformance(ABC):
 
 
 class ShrinkingSourceConformance(SourceConformance):
-    """Conformance suite of a source from which records may be removed: the checkpoint passes the ranges of all."""
+    """Conformance suite of a source from which records may be removed; their ranges are planned all the same."""
 
     @pytest.fixture
     @abstractmethod

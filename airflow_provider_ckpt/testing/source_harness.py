@@ -1,6 +1,6 @@
-"""Harness of a source in its conformance suite, and a ledger that plans and reads what the harness adds.
+"""Harness of a source for its conformance suite, and a small ledger that plans and reads what the harness adds.
 
-The harness puts records into the real thing; everything else goes through the protocol.
+The harness adds records to a real source; everything else goes through the source's protocol.
 """
 
 from __future__ import annotations
@@ -39,14 +39,17 @@ class SourceHarness(ABC):
 
     @abstractmethod
     def reader(self, shape: RecordShape) -> Reader:
-        """Open a reader.
+        """Open a reader of the source.
 
         :param shape: the columns that :meth:`.Source.shape` returned
         """
 
     @abstractmethod
     def numbers(self, records: pa.RecordBatch) -> list[int]:
-        """Return the numbers of the records that a reader yielded."""
+        """Return the numbers of records.
+
+        :param records: records as a reader yielded them
+        """
 
 
 class ShrinkingSourceHarness(SourceHarness):
@@ -63,14 +66,14 @@ class ShrinkingSourceHarness(SourceHarness):
 
 @dataclass
 class Ledger:
-    """Ledger of a source's only partition, as far as the source sees one.
+    """State that a ledger keeps of a source's only partition: discovered files, planned batches and bounds.
 
     :param harness: harness of the source
-    :param source: the source
+    :param source: the source, open
     :param files: files that were discovered so far
-    :param states: states of the last planning
+    :param states: states that the last planning returned
     :param planned: batches that were planned so far
-    :param bounds: closed bounds of the last planning
+    :param bounds: closed bounds that the last planning returned
     """
 
     harness: SourceHarness
@@ -92,10 +95,10 @@ class Ledger:
         return self.planned[-1].range.end if self.planned else self.source.start(self.partition, "earliest").position
 
     def ask(self, start: int, end: int | None, number: int | None, most: int) -> Plan:
-        """Return a plan, and keep its files, states and bounds for the next one; its batches are not kept.
+        """Return a plan, and keep its files, states and bounds for the next plan; its batches are not kept.
 
         :param start: first position to plan
-        :param end: end of the range; None for as far as the source reaches
+        :param end: end of the range; None for the end of the source
         :param number: number of records in a batch; None if the source chooses
         :param most: approximate maximum of records to plan
         """
@@ -107,19 +110,29 @@ class Ledger:
         return plan
 
     def plan(self, number: int | None = None, most: int = EVERYTHING) -> Plan:
-        """Return a plan of all new records, and keep it."""
+        """Return a plan of all new records, and keep its batches too.
+
+        :param number: number of records in a batch; None if the source chooses
+        :param most: approximate maximum of records to plan
+        """
         plan = self.ask(self.end, None, number, most)
         self.planned += plan.batches
         return plan
 
     def tasks(self, batches: Sequence[PlannedBatch]) -> Sequence[BatchTask]:
-        """Return batches as a lane gets them."""
+        """Return planned batches as tasks, in the form in which a lane receives them.
+
+        :param batches: the batches
+        """
         keys = [BatchKey(1, batch.partition, seq) for seq, batch in enumerate(batches)]
         tasks = [BatchTask(key, batch.range, 1) for key, batch in zip(keys, batches, strict=True)]
         return self.source.locate(tasks, self.files)
 
     def read(self, batches: Sequence[PlannedBatch]) -> list[list[tuple[int, int]]]:
-        """Return position and number of every record, by batch."""
+        """Read batches, and return position and number of every record, by batch.
+
+        :param batches: the batches
+        """
         with closing(self.harness.reader(self.source.shape())) as reader:
             return [
                 [
@@ -131,5 +144,8 @@ class Ledger:
             ]
 
     def numbers(self, batches: Sequence[PlannedBatch]) -> list[int]:
-        """Return the number of every record, in the order read."""
+        """Read batches, and return the number of every record, in the order in which they were read.
+
+        :param batches: the batches
+        """
         return [number for batch in self.read(batches) for _, number in batch]

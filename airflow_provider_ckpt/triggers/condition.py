@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class CkptConditionTrigger(BaseTrigger):
-    """Fire once a condition on a pipeline is met, or an error shows that it can never be met.
+    """Fire once a condition on a pipeline is met, or once it is certain that the condition can never be met.
 
-    The event is ``{"seen": observed values}`` or ``{"wrong": error message}``. The latter is sent if the configuration
-    is invalid. While the ledger, the source or the secrets backend cannot be reached, the trigger keeps trying.
+    The event is ``{"seen": observed values}``, or ``{"wrong": error message}`` if the configuration is invalid. While
+    the ledger, the source or the secrets backend cannot be reached, the trigger keeps trying.
 
     Airflow stores a trigger's arguments. They contain no password of a connection, but the whole declaration, and so
     any secret in its ``run.conf`` or from an expanded environment variable.
@@ -56,7 +56,7 @@ class CkptConditionTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Check the condition until it is met, then yield one event.
 
-        The first check follows after 10 s, when Airflow has noticed that the deferred task's worker ended.
+        The first check is made after 10 s; by then, Airflow has noticed that the deferred task's worker ended.
         """
         await asyncio.sleep(SHORTEST_WAIT.total_seconds())
         while True:
@@ -79,7 +79,8 @@ class CkptConditionTrigger(BaseTrigger):
         """Check the condition once; return whether it is met, and the values that it was judged by, such as the lag.
 
         :param ledger: the open ledger
-        :param setup: returns the context of the pipeline; called only if the condition has to read the source
+        :param setup: function that returns the context of the pipeline; called only if the condition has to read the
+            source
         """
         from airflow_provider_ckpt.replication.observe.conditions import Condition
 

@@ -17,7 +17,8 @@ SHORTEST_WAIT = timedelta(seconds=10)
 """Shortest time before a trigger fires.
 
 An executor takes five seconds or more to report that the worker of a deferred task has ended. If the task runs again
-before that, Airflow treats it as killed (apache/airflow issue 72716)."""
+before that report, Airflow treats it as killed (apache/airflow issue 72716).
+"""
 
 
 class CkptNextRoundTrigger(BaseTrigger):

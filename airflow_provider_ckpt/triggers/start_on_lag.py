@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class TriggerReason(StrEnum):
-    """Reason why the trigger fires.
+    """Reason why :class:`CkptWorkTrigger` fires.
 
     ``enough``: the lag is large enough. ``waited``: records have waited long enough.
     """
@@ -186,5 +186,5 @@ class CkptWorkTrigger(BaseEventTrigger):
 
 
 def _to_seconds(span: timedelta | float) -> float:
-    """Return a timedelta or a number of seconds as seconds."""
+    """Convert a timedelta to seconds; a number is taken as seconds."""
     return span.total_seconds() if isinstance(span, timedelta) else float(span)

@@ -1,4 +1,4 @@
-"""Common functions of the triggers: read a pipeline's state, and return a trigger in the form that Airflow stores.
+"""Common functions of the triggers: call a function with the open ledger, and serialize a trigger for Airflow.
 
 The ledger is opened for each read, so that a long wait keeps no connection open.
 """

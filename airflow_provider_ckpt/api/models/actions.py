@@ -1,4 +1,4 @@
-"""Models of users' actions: what is asked for, what it would change, and what became of it."""
+"""Models of users' actions: the request, its dry run, the order to carry it out, the outcome, and proposals."""
 
 from __future__ import annotations
 

@@ -50,7 +50,10 @@ class Span(ApiModel):
 
     @classmethod
     def of(cls, found: Range) -> Span:
-        """Return the model of a range."""
+        """Return the model of a range of positions.
+
+        :param found: the range
+        """
         return cls(start=found.start, end=found.end)
 
 
@@ -94,7 +97,11 @@ class Failure(ApiModel):
 
     @classmethod
     def of(cls, error: ErrorInfo, *, limit: int = 2000) -> Failure:
-        """Return the model of an error, with its message shortened to a number of characters."""
+        """Return the model of an error.
+
+        :param error: the error
+        :param limit: largest number of characters of its message
+        """
         return cls(
             type=error.type.value,
             message=shorten(error.message, limit),
@@ -136,4 +143,5 @@ class InvalidField(ApiModel):
 
 
 PartitionKind = Literal["source", "recovery", "replay", "dlq"]
-"""``source``: a partition of the source. The others send records again: missing ones, a range, or dead letters."""
+"""Kind of a partition. ``source``: a partition of the source. The others are side partitions, which send records again:
+missing records (``recovery``), a range (``replay``) or dead letters (``dlq``)."""

@@ -1,4 +1,4 @@
-"""Models of the number line: what became of every range of a partition."""
+"""Models of the number line, which shows the fate of every range of positions in a partition."""
 
 from __future__ import annotations
 

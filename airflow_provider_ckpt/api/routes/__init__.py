@@ -1,1 +1,1 @@
-"""Routes of the API; every one of them is behind the guard of ``app.py``."""
+"""Routes of the API; the guard in ``app.py`` covers all of them."""

@@ -1,7 +1,7 @@
-"""Routes of users' actions: dry run, order, and what became of proposals.
+"""Routes of users' actions: try an action, carry it out, and list proposals with their outcomes.
 
-A dry run stores the action in the ledger under a one-time id. The order names only that id, so that nothing the
-browser sends, or another user writes, decides what is done.
+A dry run stores the action in the ledger under a one-time id. The order to carry it out names only that id, so that
+neither data from the browser nor another user can change the action.
 """
 
 from __future__ import annotations
@@ -98,8 +98,11 @@ def preview_action(found: Acted, ledger: OpenedLedger, access: AccessDep, wish: 
 
 
 def _require_right(access: Access, found: PlannedPipeline, kind: ActionKind) -> None:
-    """Refuse an action that deletes what the ledger stores to users who are not administrators.
+    """Refuse an action that deletes data of the ledger if the user is not an administrator.
 
+    :param access: rights of the user
+    :param found: the pipeline
+    :param kind: kind of the action
     :raises HTTPException: with status 403
     """
     if kind in _DELETE and not access.may_delete(found.tasks):
@@ -113,7 +116,7 @@ def _require_right(access: Access, found: PlannedPipeline, kind: ActionKind) -> 
 def _try(context: ActionContext, action: Action) -> DryRun:
     """Compute the effect of an action, and change nothing.
 
-    A deletion comes with the number lines of what it deletes.
+    For the deletion of a pipeline, the result includes the number lines of its partitions.
 
     :param context: ledger, pipeline and actor
     :param action: the action
@@ -133,12 +136,12 @@ def _of_dag(found: PlannedPipeline, access: Access, wish: ActionWish) -> Preview
 
 
 def _preview(wish: ActionWish, sentence: str, *, by: str, **more: Any) -> Preview:
-    """Return a dry run; what is not given is empty.
+    """Return the answer for a dry run; fields that are not given are empty.
 
-    :param wish: the action
-    :param sentence: its summary
-    :param by: who does it
-    :param more: further fields
+    :param wish: the requested action
+    :param sentence: summary of the action
+    :param by: who carries the action out: ``ledger``, ``run`` or ``dag``
+    :param more: further fields of :class:`Preview`
     """
     empty: dict[str, Any] = dict.fromkeys(("id", "expires_at", "waits_for", "broken", "records", "remark"))
     empty |= {"changes": [], "before": [], "after": [], "recovery": []}
@@ -150,12 +153,20 @@ def _preview(wish: ActionWish, sentence: str, *, by: str, **more: Any) -> Previe
 
 
 def _origin(access: Access, pipeline: str) -> str:
-    """Return the origin of a user's proposals for a pipeline on this page; no task of a DAG has such an origin."""
+    """Return the origin of a user's proposals for a pipeline on this page; no task of a DAG has such an origin.
+
+    :param access: rights of the user
+    :param pipeline: name of the pipeline
+    """
     return f"{_PAGE}{access.user.get_id()}:{pipeline}"
 
 
 def _lease_of(pipelines: list[PipelineOverview], at: datetime) -> Lease | None:
-    """Return the lease of the only pipeline in a list if a run holds it."""
+    """Return the lease of a pipeline if a run holds it; else None.
+
+    :param pipelines: list of this pipeline only; empty if the ledger does not know it
+    :param at: time of the snapshot
+    """
     lease = views.lease(pipelines[0], at) if pipelines else None
     return lease if lease is not None and lease.held else None
 
@@ -203,8 +214,12 @@ def carry_out_action(found: Acted, ledger: OpenedLedger, access: AccessDep, orde
 def _check_order(access: Access, found: PlannedPipeline, order: ActionOrder, action: Action) -> None:
     """Raise an error if the user may not carry out an action, or a deletion does not repeat the pipeline's name.
 
-    :raises HTTPException: with status 403 if the user may not do that (any more)
-    :raises ConfigError: if the name is missing or another one
+    :param access: rights of the user
+    :param found: the pipeline
+    :param order: the order to carry the action out
+    :param action: the action
+    :raises HTTPException: with status 403 if the user has no right to it (any more)
+    :raises ConfigError: if the order has no name or another one
     """
     _require_right(access, found, action.kind)
     if action.kind is ActionKind.DELETE_PIPELINE and order.name != found.name:
@@ -274,7 +289,7 @@ def _proposal(row: Mapping[str, Any]) -> ProposalRow:
 
 
 def _task_of(origin: str) -> RunLink | None:
-    """Return the task that an origin ``dag/run/task`` names; None for another text."""
+    """Return the task that the origin of a proposal (``dag/run/task``) names; None if the origin has another form."""
     parts = origin.split("/")
     if len(parts) != 3:
         return None

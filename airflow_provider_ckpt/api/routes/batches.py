@@ -78,9 +78,11 @@ def get_line(
 
 
 def _window(start: str | None, end: str | None) -> Range | None:
-    """Return the window between two positions; None without any.
+    """Return the window between two positions; None if neither is given.
 
-    :raises HTTPException: with status 422 unless both are given and the second is greater
+    :param start: first position, in decimal digits
+    :param end: position after the last, in decimal digits
+    :raises HTTPException: with status 422 if only one is given, or the second is not greater
     """
     first, last = position(start), position(end)
     if first is None and last is None:
@@ -133,7 +135,10 @@ def list_batches(
 
 
 def _search(text: str | None) -> tuple[BatchKey | None, str | None]:
-    """Return the batch that a text names, or else the text to look for in the ids of partitions."""
+    """Return the key of the batch that a search text names, or else the text, to search for in ids of partitions.
+
+    :param text: the search text; None without a search
+    """
     if text is None:
         return None, None
     try:

@@ -1,7 +1,7 @@
 """Routes of dead letters: groups, entries of the index, and records with their bytes.
 
-The bytes are data of the source. They take the right to act, their number is bounded, and the audit log records each
-look.
+The bytes are data of the source. To see them, a user needs the right to act; their number is bounded, and the audit log
+records each access.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ _States = Annotated[list[DeadLetterStateName], Query(max_length=10)]
 
 
 def dead_letter_filter(found: models.DeadLetterFilter) -> DeadLetterFilter:
-    """Return the selection that the ledger takes; without states, those that are not delivered."""
+    """Return a selection in the form that the ledger takes; without states, dead letters that are not delivered.
+
+    :param found: the selection from a request
+    """
     states = [DeadLetterState(state) for state in found.states] or sorted(UNDELIVERED)
     return DeadLetterFilter(states, found.types, [batch_key(name) for name in found.batches], found.since, found.until)
 
@@ -191,5 +194,14 @@ def export_dead_letters(
 def _record_look(
     ledger: Ledger, pipeline: str, kind: str, wish: RecordsRequest | ExportRequest, access: Access
 ) -> None:
-    """Record in the audit log that a user is about to see bytes of dead letters; without that they see none."""
+    """Record in the audit log that a user is about to see bytes of dead letters.
+
+    If this fails, the error ends the request, so that no bytes are shown without a record.
+
+    :param ledger: the ledger
+    :param pipeline: name of the pipeline
+    :param kind: kind of the event
+    :param wish: the request, which the event stores
+    :param access: rights of the user, who is the event's actor
+    """
     ledger.record_look(pipeline, kind, wish.model_dump(mode="json", exclude_none=True), actor=access.actor)

@@ -1,4 +1,4 @@
-"""Query parameters that several routes share."""
+"""Query parameters that several routes share, and functions that parse them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ PositionText = Annotated[str | None, Query(pattern="^-?[0-9]{1,19}$", descriptio
 def batch_key(name: str) -> BatchKey:
     """Return the key of a batch from its name.
 
-    :raises HTTPException: with status 422 if it is no name of a batch
+    :param name: the name, such as ``orders-0#17``
+    :raises HTTPException: with status 422 if the text is not a batch's name
     """
     try:
         return BatchKey.parse(name)
@@ -27,9 +28,10 @@ def batch_key(name: str) -> BatchKey:
 
 
 def position(text: str | None) -> int | None:
-    """Return a position from a query parameter; None without one.
+    """Return a position from a query parameter; None without the parameter.
 
-    :raises HTTPException: with status 422 if it does not fit 64 bits
+    :param text: the position in decimal digits
+    :raises HTTPException: with status 422 if the position does not fit 64 bits
     """
     if text is None:
         return None

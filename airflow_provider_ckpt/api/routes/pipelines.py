@@ -119,9 +119,9 @@ def _matches(
 
     :param found: state of the pipeline
     :param access: rights of the user
-    :param search: text that its name or one of its visible DAGs contains
-    :param dag_id: DAG that has planned it
-    :param task_id: task of that DAG, or a task of the group that has planned it
+    :param search: text that its name or one of its visible DAGs must contain; None for no filter
+    :param dag_id: id of a DAG that must have planned it; None for no filter
+    :param task_id: id of a task of that DAG that must have planned it, itself or in its task group; None for no filter
     """
     if search is not None:
         names = [found.name, *access.visible_dags(found.tasks)]
@@ -136,7 +136,12 @@ def _matches(
 
 
 def _times(end: datetime, points: int, span: timedelta) -> list[datetime]:
-    """Return times that divide a span evenly, oldest first, the last of which is its end."""
+    """Return times that divide a span evenly, oldest first, from the span's start to its end.
+
+    :param end: end of the span
+    :param points: number of times, at least 2
+    :param span: length of the span
+    """
     return [end - span * (points - 1 - number) / (points - 1) for number in range(points)]
 
 

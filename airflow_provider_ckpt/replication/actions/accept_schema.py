@@ -1,4 +1,4 @@
-"""User's action on changed columns of the source that the policy freezes: let the next run follow them, once."""
+"""Accept a change of the source's columns that the schema policy forbids, so that the next run follows it once."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.replication.setup import PipelineContext
 
 SHOWN_DIGITS = 12
-"""Number of digits of a fingerprint that users see and give."""
+"""Number of hexadecimal digits of a column fingerprint that users are shown, and that they pass to accept the
+columns."""
 
 
 def make_acceptance(setup: PipelineContext) -> Action:
     """Return the action that accepts the columns that the source has now; nothing is changed.
 
-    A run that finds these columns follows the change as if each key of the policy that freezes it, or refuses its
-    values, allowed it. Columns that have changed once more are not accepted by it, and the run refuses it if the
-    declaration has another policy by then, or another version has begun.
+    A run that finds these columns follows the change as if the policy allowed it. If the columns have changed once more
+    by then, the action does not accept them. The run refuses the action if the declaration has another policy by then,
+    or if another schema version has begun.
 
     :param setup: the pipeline with its ledger and connections
     :raises ConfigError: if the pipeline does not declare ``schema``, or no target can follow the change
-    :raises LedgerStateError: if there is nothing to accept: the columns have not changed, the policy allows the
-        change, or it is accepted already
+    :raises LedgerStateError: if there is nothing to accept: the columns have not changed, the policy allows the change,
+        or it is accepted already
     """
     pipeline, ledger = setup.pipeline, setup.ledger
     if pipeline.schema_ is None:
@@ -84,12 +85,12 @@ def make_acceptance(setup: PipelineContext) -> Action:
 
 
 def refuse_other_columns(setup: PipelineContext, action: Action, shown: str) -> None:
-    """Raise an error unless an acceptance is of the columns that the user has seen, and the first of its kind.
+    """Raise an error if an acceptance is for other columns than the user was shown, or if these are accepted already.
 
     :param setup: the pipeline with its ledger
     :param action: action that :func:`make_acceptance` returned
     :param shown: fingerprint that the user was shown, or its first digits
-    :raises ConfigError: if the text is not the beginning of a fingerprint
+    :raises ConfigError: if ``shown`` is not a fingerprint, or has fewer than 12 of its digits
     :raises LedgerStateError: if the columns have another fingerprint, or are accepted already
     """
     name = setup.pipeline.name

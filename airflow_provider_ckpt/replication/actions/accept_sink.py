@@ -1,7 +1,8 @@
-"""Users' actions on a sink that a run has refused: accept the sink as it is, or move to another one.
+"""Accept a sink that runs have refused because it has changed, or move the pipeline to another sink.
 
 An acceptance fences the sink and reads its receipts; then runs either send again what the sink has lost, or continue
-from the checkpoint. A move reconciles with the previous sink, and the next run delivers to the sink that it declares.
+from the checkpoint. A move reconciles with the previous sink; the next run then delivers to the sink that the pipeline
+declares.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 _RECEIPTS_LOST = frozenset(
     {SinkDifference.FENCE_BELOW, SinkDifference.RECEIPTS_MISSING, SinkDifference.RECEIPTS_UNREADABLE}
 )
-"""Differences after which the sink's receipts no longer show everything that was delivered."""
+"""Differences that mean that the sink's receipts no longer show everything that was delivered."""
 
 
 def make_acceptance(setup: PipelineContext, *, resend: bool, start: Mapping[str, int] | None = None) -> Action:
@@ -54,9 +55,11 @@ def make_acceptance(setup: PipelineContext, *, resend: bool, start: Mapping[str,
 
     :param setup: the pipeline with its ledger, connections and lease owner
     :param resend: whether runs send records without a receipt in the sink again; else they continue from the checkpoint
-    :param start: by source partition, the first position to send again if receipts do not show which records are lost
+    :param start: by source partition, the first position to send again, for a sink whose receipts do not show which
+        records are lost
     :raises LedgerStateError: if the sink is as the ledger left it, or ``start`` lies beyond a checkpoint
-    :raises ConfigError: if the sink is another one, or it is unknown which records have to be sent again
+    :raises ConfigError: if the declared sink is another one than the pipeline delivered to, if ``resend`` is set
+        although delivery is at_most_once, or if it is unknown which records have to be sent again
     """
     name, ledger = setup.pipeline.name, setup.ledger
     opened = OpenConnectors(setup)
@@ -104,7 +107,7 @@ def make_acceptance(setup: PipelineContext, *, resend: bool, start: Mapping[str,
 
 
 def make_move(setup: PipelineContext, *, unreachable: bool = False) -> Action:
-    """Return the action after which the next run may deliver to another sink that it declares; nothing is changed.
+    """Return the action after which the next run may deliver to another declared sink; nothing is changed.
 
     :param setup: the pipeline as declared with the previous sink, with its ledger and connections
     :param unreachable: whether the previous sink can no longer be read to find out what it has received
@@ -116,12 +119,13 @@ def make_move(setup: PipelineContext, *, unreachable: bool = False) -> Action:
 
 
 def try_acceptance(setup: PipelineContext, action: Action, *, actor: str, reason: str | None) -> ActionResult:
-    """Try an acceptance on the ledger after importing the sink's receipts, and roll back; the sink is not fenced.
+    """Try an acceptance on the ledger after importing the sink's receipts, and roll it back; the sink is not fenced.
 
     :param setup: the pipeline with its ledger, connections and lease owner
     :param action: action that :func:`make_acceptance` returned
     :param actor: the user who requests the action, such as ``cli:ann@host7``
     :param reason: the user's explanation, which the audit log stores
+    :return: the result that the action would have
     :raises LedgerStateError: if the state of the pipeline does not allow the action
     """
     opened = OpenConnectors(setup)
@@ -139,7 +143,7 @@ def apply_sink_change(
 ) -> ActionResult:
     """Apply an acceptance or a move under the lease, after fencing the sink; wait for the lease if a run holds it.
 
-    The sink is not fenced if a move names it as unreachable.
+    A move for which ``action.unreachable`` is set does not fence the previous sink.
 
     :param setup: the pipeline with its ledger and connections; for a move, as declared with the previous sink
     :param action: action that :func:`make_acceptance` or :func:`make_move` returned
@@ -178,7 +182,11 @@ def apply_sink_change(
 
 
 def _accepted(setup: PipelineContext, sink: Sink) -> AcceptedSink:
-    """Compare the sink with the ledger, and return the lost receipts and rows, which later audits do not report."""
+    """Compare the sink with the ledger, and return the lost receipts and rows, which later audits do not report.
+
+    :param setup: the pipeline with its ledger
+    :param sink: the sink that is accepted
+    """
     recorded = setup.ledger.ledger_snapshot(setup.pipeline.name)
     receipts = read_receipts(sink, {})[0]
     rows = sink.target_rows(exact=True) if not setup.pipeline.sink.upserts else None
@@ -188,7 +196,10 @@ def _accepted(setup: PipelineContext, sink: Sink) -> AcceptedSink:
 
 
 def _left_behind(setup: PipelineContext) -> AcceptedSink:
-    """Return all receipts that the ledger knows, as losses that an audit of the new sink does not report."""
+    """Return all receipts that the ledger knows, as losses that an audit of the new sink is not to report.
+
+    :param setup: the pipeline with its ledger
+    """
     recorded = setup.ledger.ledger_snapshot(setup.pipeline.name)
     return AcceptedSink(find_lost_receipts(recorded.passed, recorded.batches.values(), ()))
 
@@ -198,7 +209,8 @@ def _make_resend(setup: PipelineContext, sink: Sink, evidence: UnfinishedAccepta
 
     :param setup: the pipeline with its ledger, connections and lease owner
     :param sink: the pipeline's sink
-    :param evidence: differences of the sink that were found so far; a new fence destroys the signs of some
+    :param evidence: differences of the sink that were found so far; some of them can no longer be found after a new
+        fence
     :raises ConfigError: if it is unknown which records are lost
     """
     name, ledger = setup.pipeline.name, setup.ledger
@@ -271,11 +283,11 @@ def _refuse_other_losses(setup: PipelineContext, sink: Sink, action: Action) -> 
 
 
 def _refuse_beyond(setup: PipelineContext, records: Mapping[str, PartitionRecord], start: Mapping[str, int]) -> None:
-    """Raise an error if a position from which to send again lies beyond the checkpoint, since that would skip records.
+    """Raise an error if records would be skipped because the first position to send again lies beyond the checkpoint.
 
     :param setup: the pipeline with its ledger, connections and lease owner
     :param records: the ledger's partitions
-    :param start: positions by source partition
+    :param start: by source partition, the first position to send again
     :raises LedgerStateError: naming the position and the checkpoint
     """
     for partition, position in start.items():
@@ -291,14 +303,23 @@ def _refuse_beyond(setup: PipelineContext, records: Mapping[str, PartitionRecord
 
 
 def _known_positions(setup: PipelineContext) -> dict[str, KnownReceipts]:
-    """Return by partition, side partitions included, generation and position up to which all receipts are known."""
+    """Return, by partition, the generation and the position up to which the ledger knows all receipts of the sink.
+
+    Side partitions are included.
+
+    :param setup: the pipeline with its ledger
+    """
     name = setup.pipeline.name
     records = setup.ledger.partitions(name)
     return {**setup.ledger.collected_ends(name), **{partition: record.known for partition, record in records.items()}}
 
 
 def _reconciled_partitions(setup: PipelineContext, receipts: Iterable[Receipt]) -> Mapping[str, PartitionRecord]:
-    """Return the ledger's partitions as they would be after reconciling with the given receipts; nothing is stored."""
+    """Return the ledger's partitions as they would be after reconciling with the given receipts; nothing is stored.
+
+    :param setup: the pipeline with its ledger
+    :param receipts: receipts of the sink
+    """
     records = setup.ledger.partitions(setup.pipeline.name)
     new_receipts: dict[str, list[Receipt]] = {}
     for receipt in receipts:
@@ -317,7 +338,7 @@ def _ranges_by_partition(receipts: Sequence[Receipt]) -> dict[tuple[int, str], l
 
 
 def _lost_replays(records: Mapping[str, PartitionRecord], lost: ResendPlan) -> tuple[DeadLetters, ...]:
-    """Return the dead letters whose replay left no receipt in the sink, so that they are parked again.
+    """Return the dead letters whose replay has no receipt in the sink any more, so that they are parked again.
 
     :param records: the ledger's partitions
     :param lost: ranges without a receipt, those of replays included
@@ -330,6 +351,11 @@ def _lost_replays(records: Mapping[str, PartitionRecord], lost: ResendPlan) -> t
 
 
 def _attempted_batches(records: Mapping[str, PartitionRecord]) -> tuple[BatchKey, ...]:
-    """Return batches that were attempted and have no verdict; without receipts their delivery is unknown."""
+    """Return the batches that were attempted and have no verdict, so that without receipts their delivery is unknown.
+
+    Batches that are held already are left out.
+
+    :param records: the ledger's partitions
+    """
     open_ones = (batch for record in records.values() for batch in record.partition.blocking.values())
     return tuple(sorted(b.key for b in open_ones if b.started and b.state is not BatchState.HELD))

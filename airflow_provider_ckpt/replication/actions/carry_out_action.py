@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ActionContext:
-    """Context of an action: ledger, pipeline, actor and reason.
+    """Context of a user's action: ledger, pipeline, actor and reason.
 
     :param ledger: the ledger, open
     :param pipeline: name of the pipeline
-    :param setup: creates the pipeline's setup, called only for an action that needs source or sink
-    :param actor: the actor, which the audit log stores
+    :param setup: function that creates the pipeline's setup, called only for an action that needs source or sink
+    :param actor: the user who requests the action, such as ``cli:ann@host7``, which the audit log stores
     :param reason: the user's explanation, which the audit log stores
-    :param dry_run: report the result of the action without changing anything
+    :param dry_run: whether to report the result of the action without changing anything
     :param proposal: id of the approved proposal that the action carries out, which cannot be used again; None if the
         action needs no approval
     """
@@ -51,6 +51,8 @@ class ActionContext:
 def apply_in_ledger(context: ActionContext, action: Action) -> dict[str, Any]:
     """Have the ledger apply an action, or store it for the run that holds the lease, and return the result document.
 
+    :param context: ledger, pipeline, actor and reason of the action
+    :param action: the action
     :raises LedgerStateError: if the state of the pipeline or of a batch does not allow the action
     """
     try:
@@ -72,6 +74,8 @@ def apply_in_ledger(context: ActionContext, action: Action) -> dict[str, Any]:
 def apply_behind_fence(context: ActionContext, action: Action) -> dict[str, Any]:
     """Apply an action after fencing the sink, or store it for the run that holds the lease; return the result document.
 
+    :param context: ledger, pipeline, actor and reason of the action
+    :param action: the action
     :raises LedgerStateError: if the state of the pipeline or of a batch does not allow the action
     """
     if context.dry_run:
@@ -83,7 +87,11 @@ def apply_behind_fence(context: ActionContext, action: Action) -> dict[str, Any]
 
 
 def force_stop(context: ActionContext) -> dict[str, Any]:
-    """Take the lease from its run, fence the sink, and abandon what is in flight; return the result document."""
+    """Force a pipeline to stop: take the lease from its run, fence the sink, and abandon the batches in flight.
+
+    :param context: ledger, pipeline, actor and reason of the action
+    :return: the result document
+    """
     action = Action(ActionKind.FORCE_STOP)
     if context.dry_run:
         return apply_in_ledger(context, action) | {"waits_for": None}
@@ -94,8 +102,9 @@ def force_stop(context: ActionContext) -> dict[str, Any]:
 
 
 def change_sink(context: ActionContext, action: Action) -> dict[str, Any]:
-    """Accept the sink as it is, or move to another one; such an action is never stored. Return the result document.
+    """Accept the sink as it is, or move to another sink, and return the result document; the action is never stored.
 
+    :param context: ledger, pipeline, actor and reason of the action
     :param action: action that :func:`~airflow_provider_ckpt.replication.actions.accept_sink.make_acceptance` or
         :func:`~airflow_provider_ckpt.replication.actions.accept_sink.make_move` returned
     :raises LeaseBusyError: if a run still holds the lease after the pipeline's wait for it
@@ -115,6 +124,8 @@ def change_sink(context: ActionContext, action: Action) -> dict[str, Any]:
 def preview_sink_change(context: ActionContext, action: Action) -> dict[str, Any]:
     """Return the result document of a dry run of an acceptance of the sink or a move.
 
+    :param context: ledger, pipeline, actor and reason of the action
+    :param action: the acceptance or the move
     :raises LedgerStateError: if the state of the pipeline or the sink does not allow the action
     """
     if action.kind is ActionKind.MOVE:
@@ -125,8 +136,9 @@ def preview_sink_change(context: ActionContext, action: Action) -> dict[str, Any
 
 
 def adopt_receipts(context: ActionContext, action: Action) -> dict[str, Any]:
-    """Adopt another ledger's receipts in the sink; such an action is never stored. Return the result document.
+    """Adopt another ledger's receipts in the sink, and return the result document; the action is never stored.
 
+    :param context: ledger, pipeline, actor and reason of the action
     :param action: action that names the other ledger
     :raises ConfigError: if the sink holds no receipts of that ledger, or already receipts of this one
     :raises LeaseBusyError: if a run holds the lease
@@ -156,7 +168,10 @@ def adopt_receipts(context: ActionContext, action: Action) -> dict[str, Any]:
 
 
 def _describe_resend(action: Action) -> str:
-    """Return a sentence for the user: the records that runs send again after an acceptance of the sink or a move."""
+    """Return a sentence for the user that names the records which runs send again after an acceptance or a move.
+
+    :param action: the acceptance of the sink, or the move
+    """
     if action.kind is ActionKind.MOVE:
         parts = ["the next run delivers to the sink that its declaration names, from the checkpoint on"]
     else:
@@ -196,12 +211,12 @@ def skip_batches(context: ActionContext, batches: Iterable[str]) -> dict[str, An
 def act_on_dead_letters(
     context: ActionContext, kind: ActionKind, selection: Selection, query: str | None
 ) -> dict[str, Any]:
-    """Replay or discard the parked dead letters of a selection; return the result with their number.
+    """Replay or discard the parked dead letters of a selection; return the result document with their number.
 
     :param context: ledger, pipeline, actor and reason of the action
     :param kind: replay or discard
     :param selection: the dead letters
-    :param query: only dead letters that contain this text
+    :param query: text that a dead letter must contain to be chosen; None for all of the selection
     """
     action = dead_letters.make_action(context.setup(), kind, selection, query)
     if not action.dead_letters:

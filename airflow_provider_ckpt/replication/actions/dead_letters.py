@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 
 def load_index(setup: PipelineContext) -> DeadLetterIndex:
-    """Return the ledger's index of dead letters; read unknown error types from the sink first.
+    """Return the ledger's index of dead letters. If it lacks error types, read them from the sink first.
 
+    :param setup: the pipeline with its ledger and connections
     :raises SinkError: if error types are missing and the sink cannot be read
     """
     found = setup.ledger.dead_letter_index(setup.pipeline.name)
@@ -68,7 +69,11 @@ def read_contents(
 
 
 def contains_text(dead_letter: StoredDeadLetter, query: str) -> bool:
-    """Return whether the error message, the key, the value or a header of a dead letter contains a text."""
+    """Return whether the error message, the key, the value or a header of a dead letter contains a text.
+
+    :param dead_letter: the dead letter
+    :param query: the text
+    """
     found = dead_letter.dead_letter
     wanted = query.encode("utf-8", "surrogateescape")
     texts = (found.error.message, *found.headers.values())
@@ -76,9 +81,9 @@ def contains_text(dead_letter: StoredDeadLetter, query: str) -> bool:
 
 
 def export_document(entry: IndexEntry, stored: StoredDeadLetter) -> dict[str, Any]:
-    """Return a dead letter with its bytes as a JSON-ready dict: as text where they are UTF-8, and in base64.
+    """Return a dead letter with its bytes as a JSON-ready dict: as text if they are UTF-8, and in base64.
 
-    :param entry: its entry of the index
+    :param entry: entry of the ledger's index for the dead letter
     :param stored: the dead letter
     """
     dead_letter = stored.dead_letter
@@ -105,7 +110,7 @@ def make_action(setup: PipelineContext, kind: ActionKind, selection: Selection, 
     :param setup: the pipeline with its ledger, connections and lease owner
     :param kind: replay or discard
     :param selection: selection of dead letters
-    :param query: only dead letters that contain this text, see :func:`contains_text`
+    :param query: text that a dead letter must contain to be chosen (see :func:`contains_text`); None for all
     """
     found = load_index(setup)
     check_batches(found, selection, setup.pipeline.name)
@@ -118,7 +123,12 @@ def make_action(setup: PipelineContext, kind: ActionKind, selection: Selection, 
 
 
 def _matching(setup: PipelineContext, selected: Iterable[DeadLetters], query: str) -> Iterator[DeadLetters]:
-    """Read the selected dead letters from the sink, and yield those that contain the text ``query``."""
+    """Read the selected dead letters from the sink, and yield those that contain the text ``query``.
+
+    :param setup: the pipeline with its ledger and connections
+    :param selected: the selected dead letters
+    :param query: the text
+    """
     with closing(setup.open_sink()) as sink:
         for dead_letters, found in read_dead_letters(sink, selected):
             numbered = enumerate(found, start=dead_letters.first)

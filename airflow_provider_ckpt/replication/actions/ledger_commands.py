@@ -1,7 +1,6 @@
-"""Actions that change what the ledger stores of a pipeline: break its lease, collect garbage, delete the pipeline.
+"""Make and carry out actions that need the ledger alone: break a lease, collect garbage, delete a pipeline.
 
-Each has a command of the ledger, which ``airflow ckpt`` and the page in Airflow call, and needs neither source nor
-sink. This module turns such an action into a dry run and into that command.
+``airflow ckpt`` and the page in Airflow call this module, for a dry run or to change the ledger.
 """
 
 from __future__ import annotations
@@ -24,28 +23,32 @@ LEDGER_COMMANDS = frozenset({ActionKind.BREAK_LEASE, ActionKind.COLLECT_GARBAGE,
 """Actions of this module."""
 
 _ROWS = {"intents": "stored actions", "marks": "snapshots of positions", "merged_receipts": "receipts to merge"}
-"""Descriptions of the kinds of rows whose name does not describe them."""
+"""Names under which users see those kinds of rows whose name in the ledger is not understandable."""
 
 
 def break_lease(context: ActionContext) -> Action | None:
-    """Return the action that takes the lease from its present holder; None if nobody holds it."""
+    """Return the action that takes the lease from its present holder; None if nobody holds it.
+
+    :param context: ledger and pipeline
+    """
     lease = context.ledger.status(context.pipeline)["lease"]
     return None if lease["owner"] is None else Action(ActionKind.BREAK_LEASE, epoch=lease["epoch"])
 
 
 def collect_garbage(context: ActionContext, keep: timedelta) -> Action | None:
-    """Return the action that deletes history which recovery does not need; None if there is none.
+    """Return the action that deletes history which recovery does not need; None if there is no such history.
 
     :param context: ledger, pipeline and actor
-    :param keep: age from which rows may be deleted
+    :param keep: age up to which rows are kept
     """
     action = Action(ActionKind.COLLECT_GARBAGE, older_than=datetime.now(UTC) - keep)
     return action if _collect(context, action, dry_run=True).before else None
 
 
 def delete_pipeline(context: ActionContext) -> Action:
-    """Return the action that deletes the pipeline, unless a run has acquired its lease since.
+    """Return the action that deletes the pipeline; it is refused later if a run acquires the lease in between.
 
+    :param context: ledger and pipeline
     :raises LedgerStateError: if a run holds the lease now
     """
     lease = context.ledger.status(context.pipeline)["lease"]
@@ -59,7 +62,7 @@ def delete_pipeline(context: ActionContext) -> Action:
 
 
 def data_to_lose(ledger: Ledger, pipeline: str) -> dict[str, Any]:
-    """Return what deleting a pipeline removes from the ledger: checkpoints, batches and dead letters.
+    """Return the data that deleting a pipeline removes from the ledger: checkpoints, batches and dead letters.
 
     :param ledger: the ledger
     :param pipeline: name of the pipeline
@@ -75,7 +78,7 @@ def data_to_lose(ledger: Ledger, pipeline: str) -> dict[str, Any]:
 
 
 def carry_out(context: ActionContext, action: Action) -> ActionResult:
-    """Carry out an action of :data:`LEDGER_COMMANDS`, or find out what it would change, and return its result.
+    """Carry out an action of :data:`LEDGER_COMMANDS`, or in a dry run find out what it would change; return its result.
 
     :param context: ledger, pipeline, actor and reason, whether it is a dry run, and the approved proposal
     :param action: the action

@@ -13,8 +13,9 @@ from airflow_provider_ckpt.core.replayable_dead_letters import Selection
 
 
 def parse_batch_keys(texts: Iterable[str]) -> tuple[BatchKey, ...]:
-    """Return the keys of batches that a user named, such as ``orders-0#17``, in the given order.
+    """Parse the names of batches, such as ``orders-0#17``, and return their keys in the given order.
 
+    :param texts: names of batches, as users write them
     :raises ConfigError: if a text is not a batch's name
     """
     try:
@@ -49,7 +50,8 @@ def parse_selection(
 def parse_error_types(names: Iterable[str]) -> frozenset[str]:
     """Return names of error types as a set, after checking that each of them exists.
 
-    :raises ConfigError: if no error type has this name
+    :param names: names, as users write them
+    :raises ConfigError: if no error type has one of the names
     """
     found = frozenset(names)
     known = {kind.lower(): kind for kind in (*(kind.value for kind in ErrorType), UNKNOWN_TYPE)}
@@ -61,8 +63,9 @@ def parse_error_types(names: Iterable[str]) -> frozenset[str]:
 
 
 def parse_time(text: str) -> datetime:
-    """Return the time that an ISO 8601 text describes, in UTC; a text without a zone is in UTC.
+    """Parse a time in ISO 8601 and return it in UTC; a text without a zone is in UTC.
 
+    :param text: the time, as a user writes it
     :raises ConfigError: if the text is not such a time
     """
     try:

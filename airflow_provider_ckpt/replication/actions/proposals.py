@@ -75,15 +75,16 @@ _FIELDS_TAKEN: Mapping[ActionKind, frozenset[str]] = {
 
 
 REQUESTABLE = tuple(_FIELDS_TAKEN)
-"""Kinds of actions that can be requested, in the order of the form."""
+"""Kinds of actions that can be requested, in the order of the form in which users request them."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProposedAction:
-    """Action that fulfils a request, and the ranges and alarms that it leaves open.
+    """Action that fulfils a request, and the ranges and alarms that it does not settle.
 
     :param action: the action; None if there is nothing to do
-    :param open: for a recovery: ``left``, ranges that stay unaccounted for, and ``alarms`` that the action does not end
+    :param open: for a recovery, two lists: ``left``, ranges that stay unaccounted for, and ``alarms``, alarms of the
+        source that the action does not end
     """
 
     action: Action | None
@@ -117,6 +118,8 @@ def propose(context: ActionContext, request: ActionRequest) -> ProposedAction:
 def preview(context: ActionContext, action: Action) -> dict[str, Any]:
     """Return the result document of a dry run of an action.
 
+    :param context: ledger, pipeline, actor and reason of the action
+    :param action: the action
     :raises LedgerStateError: if the state of the pipeline or of a batch does not allow the action
     """
     if action.kind is ActionKind.ADOPT:
@@ -129,7 +132,10 @@ def preview(context: ActionContext, action: Action) -> dict[str, Any]:
 def carry_out(context: ActionContext, action: Action) -> dict[str, Any]:
     """Carry out an action, or store it for the run that holds the lease; return the result document.
 
-    :raises LedgerStateError: if the state of the pipeline or of a batch no longer allows it; nothing was changed then
+    :param context: ledger, pipeline, actor and reason of the action
+    :param action: the action
+    :raises LedgerStateError: if the state of the pipeline or of a batch no longer allows the action; nothing was
+        changed then
     """
     if action.kind is ActionKind.ADOPT:
         return adopt_receipts(context, action)
@@ -187,7 +193,11 @@ def _resume(context: ActionContext, _: ActionRequest) -> Action | None:
 
 
 def _resend(context: ActionContext, request: ActionRequest) -> Action | None:
-    """Return the acceptance of the sink after which lost records are sent again, from a requested position if any."""
+    """Return the acceptance of the sink after which lost records are sent again.
+
+    :param context: ledger and pipeline
+    :param request: the request, which may name the first position to send again
+    """
     start = {}
     if request.to_position is not None:
         start = resolve_positions(context, RewindTarget(position=request.to_position), request.partition)
@@ -222,9 +232,11 @@ def _accept_schema(context: ActionContext, _: ActionRequest) -> Action | None:
 
 
 def _held_batches(context: ActionContext) -> tuple[BatchKey, ...]:
-    """Return all batches that are held now.
+    """Return the keys of all batches that are held now.
 
     A release names them, so that batches which are held later, and which the approver did not see, stay held.
+
+    :param context: ledger and pipeline
     """
     blocking = context.ledger.inspect(context.pipeline)["batches"]
     return parse_batch_keys(batch["batch"] for batch in blocking if batch["state"] == BatchState.HELD)

@@ -1,6 +1,7 @@
-"""Recover: find records above the low watermark that are unaccounted for, and have them read again.
+"""Recover records above the low watermark that are unaccounted for: find their ranges, and have them read again.
 
-A recovery also decides which alarms of the source it ends (semantics, section 5).
+A recovery also decides which alarms of the source it ends (semantics, section 5). A source raises an alarm, which makes
+planning fail, when it notices that positions below the checkpoint were assigned.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _MAX_RANGES = 500
 """Maximum number of ranges of late records that one recovery reads again; each becomes a side partition."""
 
 _NO_END = 2**63
-"""End of a range without an end."""
+"""End of a range that is open at its end, above all positions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +37,9 @@ class Unaccounted:
 
     :param found: all such ranges
     :param to_read: ranges that the action reads again, at least in part
-    :param remaining: ranges that the action does not read again, at least in part
-    :param action: action that reads ``to_read`` again, and ends the alarm of each partition of which it reads all late
-        rows and leaves nothing unaccounted for; None if there is nothing to do
+    :param remaining: ranges that the action does not read again, or not completely
+    :param action: action that reads ``to_read`` again. It also ends the alarm of a partition if it reads all late rows
+        of the partition and leaves none of its ranges unaccounted for. None if there is nothing to do
     :param alarms: alarms that the action does not end, each with ``partition``, ``seen`` (what the source noticed),
         ``reason`` (why the alarm stays) and ``ended_by`` (what a user can do)
     """
@@ -50,7 +51,7 @@ class Unaccounted:
     alarms: Sequence[Mapping[str, str]] = ()
 
     def open(self) -> dict[str, list[dict[str, Any]]]:
-        """Return the ranges and alarms that the action leaves open, JSON-ready."""
+        """Return the lists ``left`` and ``alarms``, JSON-ready: ranges and alarms that the action does not settle."""
         return {"left": [item.to_json() for item in self.remaining], "alarms": [dict(item) for item in self.alarms]}
 
 
@@ -59,6 +60,8 @@ def find_unaccounted(setup: PipelineContext) -> Unaccounted:
 
     Nothing is changed. Receipts younger than ``recovery.settle_lag`` are compared only while the source raises an
     alarm.
+
+    :param setup: the pipeline with its ledger and connections
     """
     pipeline = setup.pipeline
     records = setup.ledger.partitions(pipeline.name)
@@ -123,7 +126,7 @@ def find_unaccounted(setup: PipelineContext) -> Unaccounted:
 
 
 def _remaining_alarms(alarm: PlanningAlarm, reread_ranges: Sequence[Range], left: Sequence[Range]) -> dict[str, str]:
-    """Return the signs of an alarm that remain after some ranges were read again, each with the reason.
+    """Return the evidence of an alarm that remains after some ranges were read again, each with the reason.
 
     :param alarm: the alarm
     :param reread_ranges: ranges that are read again
@@ -174,7 +177,10 @@ def _describe_remaining(
 
 
 def _readable_ranges(item: MissingRange) -> Sequence[Range]:
-    """Return the parts of a missing range that can be read again without delivering any record twice."""
+    """Return the parts of a missing range that can be read again without delivering any record twice.
+
+    :param item: a range with records that are unaccounted for
+    """
     return [item.range] if item.reason is MissingReason.UNRECEIPTED else item.ranges
 
 
@@ -194,8 +200,8 @@ def recover(setup: PipelineContext, *, dry_run: bool, actor: str, reason: str | 
     :param setup: the pipeline with its ledger, connections and lease owner
     :param dry_run: only find these records, and change nothing
     :param actor: the user who requests the action, such as ``cli:ann@host7``
-    :param reason: the actor's reason, if one was given
-    :returns: ranges that are missing, the result, and the ranges and alarms that are left for a user, JSON-ready
+    :param reason: the user's explanation, which the audit log stores
+    :returns: missing ranges, the result of the action, and the ranges and alarms that it does not settle, JSON-ready
     """
     unaccounted = find_unaccounted(setup)
     action = unaccounted.action
@@ -223,7 +229,7 @@ def _load_alarms(
 
     :param source: the pipeline's source
     :param records: the ledger's partitions
-    :param unread: looks up records that the source shows, in the receipts
+    :param unread: function that looks up in the receipts which of the source's records were never read
     """
     if not isinstance(source, WatchedSource):
         return {}

@@ -1,4 +1,4 @@
-"""The result document of an action: whether it was applied, and the state before and after, JSON-ready."""
+"""Build the result document of an action: whether it was applied, and the state before and after it, JSON-ready."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 def result_document(context: ActionContext, result: ActionResult) -> dict[str, Any]:
     """Return the result of an action as a JSON-ready document, for the command line and XCom.
 
-    ``waits_for`` is the lease's holder if the action was stored for that run, or in a dry run would be stored.
+    ``waits_for`` in the document is the lease's holder if the action was stored for that run, or in a dry run would be
+    stored.
+
+    :param context: ledger, pipeline, actor and reason of the action
+    :param result: the result
     """
     lease = context.ledger.status(context.pipeline)["lease"]
     waits = result.intent is not None or (context.dry_run and is_held(lease))
@@ -37,7 +41,7 @@ def result_document(context: ActionContext, result: ActionResult) -> dict[str, A
 
 
 def _cancelled_replays(result: ActionResult) -> str | None:
-    """Return a remark that names replays cancelled because their records are read again; None without any."""
+    """Return a remark that names the replays which the action cancelled by reading their records again; else None."""
     if not result.action.cancelled_replays:
         return None
     names = ", ".join(result.action.cancelled_replays)

@@ -1,4 +1,4 @@
-"""Resolve the target of a rewind (a position, a time or a past batch) to positions."""
+"""Resolve the target of a rewind, which a user gives as a position, a time or a past batch, to positions."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class RewindTarget:
 
 
 def resolve_positions(context: ActionContext, target: RewindTarget, partition: str | None = None) -> dict[str, int]:
-    """Return the position to which each partition is rewound.
+    """Return, by source partition, the position to which a rewind sets it back.
 
     :param context: ledger, pipeline, actor and reason of the action
     :param target: the target
-    :param partition: the source partition; optional for a time, and if the source has only one
+    :param partition: id of the source partition; may be None for a time or a batch, and if the source has only one
     :raises ConfigError: unless exactly one kind of target is given and can be resolved
     """
     if sum(way is not None for way in (target.position, target.time, target.batch)) != 1:
@@ -50,6 +50,8 @@ def resolve_positions(context: ActionContext, target: RewindTarget, partition: s
 def source_partition(context: ActionContext, name: str | None) -> str:
     """Check the name of a source partition and return it; for None, return the only source partition.
 
+    :param context: ledger and pipeline
+    :param name: name of the partition
     :raises ConfigError: if there is no partition of this name, or no name was given and there are several
     """
     pipeline, sources = context.pipeline, _sources(context)
@@ -63,7 +65,12 @@ def source_partition(context: ActionContext, name: str | None) -> str:
 
 
 def _at_time(context: ActionContext, time: str, partition: str | None) -> dict[str, int]:
-    """Return the checkpoint that each source partition had at a time, or its current checkpoint where that is lower."""
+    """Return the checkpoint that each source partition had at a time, or its current checkpoint if that is lower.
+
+    :param context: ledger and pipeline
+    :param time: the time, ISO 8601
+    :param partition: id of the only partition to return; None for all
+    """
     ledger, pipeline = context.ledger, context.pipeline
     at = parse_time(time)
     chosen = {source_partition(context, partition)} if partition else set(_sources(context))
@@ -75,6 +82,7 @@ def _at_time(context: ActionContext, time: str, partition: str | None) -> dict[s
 def _sources(context: ActionContext) -> list[str]:
     """Return the ids of the source partitions, without side partitions.
 
+    :param context: ledger and pipeline
     :raises ConfigError: if the ledger does not know the pipeline
     """
     partitions = context.ledger.status(context.pipeline)["partitions"]
@@ -86,7 +94,7 @@ def position_of_batch(setup: PipelineContext, key: BatchKey) -> dict[str, int]:
 
     :param setup: the pipeline with its ledger, connections and lease owner
     :param key: the batch
-    :raises ConfigError: if the sink holds no receipt of the batch, for example no longer
+    :raises ConfigError: if the sink holds no receipt of the batch, as after the receipt was purged
     """
     opened = OpenConnectors(setup)
     try:

@@ -1,4 +1,4 @@
-"""Conditions that sensors wait for, checked on the ledger in a task or in the triggerer."""
+"""Conditions on a pipeline for which sensors wait, checked on the ledger in a task or in the triggerer."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Condition:
     :param kind: kind of the condition
     :param number: limit of the lag, or least number of dead letters or held batches; for a checkpoint, the position
         that every source partition must reach
-    :param partition: for a lag or checkpoint, only this source partition
+    :param partition: for a lag or checkpoint, the only source partition that counts; None for all
     :param positions: for a checkpoint, positions by source partition instead of ``number``
-    :param error_types: for dead letters, only these error types
+    :param error_types: for dead letters, the error types that count; empty for all
     """
 
     kind: ConditionKind
@@ -93,6 +93,7 @@ class Condition:
 
         :param pipeline: name of the pipeline, for messages
         :param found: lag of each source partition, in positions; None for a partition that has not begun
+        :return: whether the condition is met, and the lag, JSON-ready
         """
         if self.partition is not None:
             found = {self.partition: _value_of(found, self.partition, pipeline)}
@@ -106,6 +107,7 @@ class Condition:
     def _checkpoint(self, pipeline: str, status: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:
         """Return whether the checkpoint of each partition has reached its position, and the checkpoints themselves.
 
+        :param pipeline: name of the pipeline, for messages
         :param status: the ledger's ``status`` of the pipeline
         """
         found = {part["id"]: part["committed"] for part in status["partitions"] if part["ends_at"] is None}
@@ -131,8 +133,11 @@ class Condition:
 
 
 def _value_of(found: Mapping[str, T], partition: str, pipeline: str) -> T:
-    """Return the value that ``found`` holds for a source partition.
+    """Return the value of a source partition.
 
+    :param found: values by partition
+    :param partition: id of the source partition
+    :param pipeline: name of the pipeline, for the message
     :raises ConfigError: if there is no such partition
     """
     if partition not in found:

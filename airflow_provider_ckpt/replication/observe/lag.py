@@ -1,4 +1,4 @@
-"""Measure the number of positions by which the source is ahead of the checkpoint, without taking the lease."""
+"""Measure the lag of a pipeline, the number of positions from checkpoint to source's end, without taking the lease."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ def lag(setup: PipelineContext) -> dict[str, PartitionLag]:
     delivered count, and so do Kafka records of open transactions. Rows of a table near its end, to which running
     transactions may still add, do not count.
 
+    :param setup: the pipeline with its ledger and connections
     :raises SourceError: if the source cannot be reached
     """
     name = setup.pipeline.name

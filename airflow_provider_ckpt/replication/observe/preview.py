@@ -1,4 +1,4 @@
-"""Check a pipeline against its source and sink, and preview its next run; nothing is changed."""
+"""Check a pipeline against its source and sink, and preview the plan of its next run; nothing is changed."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _PLACEHOLDER_LEDGER = "00000000-0000-0000-0000-000000000000"
 
 
 def find_problems(pipeline: Pipeline, connections: Callable[[str], Connection]) -> list[str]:
-    """Check a pipeline against its source, sink and connections, and return the error messages; empty if all is well.
+    """Check a pipeline against its source, sink and connections, and return the error messages; empty without problems.
 
-    :param pipeline: the pipeline
+    :param pipeline: the pipeline's declaration
     :param connections: function that returns the connection with a given id; called for each connection of the pipeline
     """
     found: list[str] = []
@@ -86,7 +86,11 @@ def _open_sink(pipeline: Pipeline, connections: Callable[[str], Connection], sta
 
 
 def _try(found: list[str], action: Callable[[], T]) -> T | None:
-    """Return a function's result; if it raises an error, append the error's message to ``found`` and return None."""
+    """Call a function and return its result; if it raises a :class:`CkptError`, record the message and return None.
+
+    :param found: error messages so far, to which the message is added
+    :param action: the function
+    """
     try:
         return action()
     except CkptError as error:
@@ -97,7 +101,8 @@ def _try(found: list[str], action: Callable[[], T]) -> T | None:
 def preview(setup: PipelineContext) -> dict[str, Any]:
     """Return the plan that a run starting now would make, and the number of waiting batches, as a JSON-ready document.
 
-    :raises CkptError: if something would keep a run from starting
+    :param setup: the pipeline with its ledger and connections
+    :raises CkptError: if an error would keep a run from starting
     """
     opened = OpenConnectors(setup)
     try:
@@ -113,7 +118,11 @@ def preview(setup: PipelineContext) -> dict[str, Any]:
 
 
 def _preview_document(setup: PipelineContext, opened: OpenConnectors) -> dict[str, Any]:
-    """Plan as a run would, without storing the plan, and return the document of :func:`preview`."""
+    """Plan as a run would, without storing the plan, and return the document of :func:`preview`.
+
+    :param setup: the pipeline with its ledger
+    :param opened: the pipeline's source and sink, open
+    """
     name, source = setup.pipeline.name, opened.source
     stored = setup.ledger.partitions(name)
     records, files = _with_new_partitions(setup, source, stored)
@@ -172,7 +181,7 @@ def _with_new_partitions(
 
 
 def _with_new_refresh(source: RefreshedSource, name: str, record: PartitionRecord) -> PartitionRecord:
-    """Return a partition as it is after a run has begun a refresh of it, if a run that starts now would do so.
+    """Return a partition as it would be after a run that starts now, if that run would begin a refresh; else unchanged.
 
     :param source: the pipeline's source, which takes a snapshot and so changes nothing
     :param name: id of the partition
@@ -191,6 +200,8 @@ def _with_new_refresh(source: RefreshedSource, name: str, record: PartitionRecor
 def _partition(record: PartitionRecord, plan: Plan, *, new: bool) -> dict[str, Any]:
     """Return the preview of one partition: its checkpoint, its waiting batches and its part of the plan, JSON-ready.
 
+    :param record: the partition
+    :param plan: plan of all partitions
     :param new: whether a run would start the partition
     """
     partition = record.partition

@@ -1,8 +1,8 @@
-"""Compare receipts, dead letters and rows in a pipeline's sink with the ledger.
+"""Audit a pipeline's sink: compare its receipts, dead letters and rows with the ledger.
 
 The comparison takes no lease and changes nothing. The ledger is read before the sink: a sink has a verdict before the
-ledger does, so everything in the ledger must be in the sink, while verdicts that the ledger does not know yet are no
-disagreement.
+ledger does, so everything in the ledger must be in the sink, while a verdict in the sink that the ledger does not know
+yet is no disagreement.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def audit_sink(setup: PipelineContext, tell: Callable[[str], None], *, shared: b
 
     :param setup: the pipeline with its ledger, connections and lease owner
     :param tell: called with a line of progress after each of :data:`STEPS` steps
-    :param shared: whether others write to the target too, so that its rows are not compared
+    :param shared: whether other writers write to the target too, so that its rows are not compared
     :raises ConfigError: if the ledger does not know the pipeline
     :raises SinkError: if the sink cannot be read
     """
@@ -96,6 +96,9 @@ def _changed_sink(setup: PipelineContext, sink: Sink) -> list[Difference]:
     """Compare the sink's fence, target and location with the ledger's, and return the difference, if any.
 
     Missing receipts are left out, since :func:`audit_sink` reports them one by one.
+
+    :param setup: the pipeline with its ledger
+    :param sink: the pipeline's sink, open
     """
     known, state = compare_states(setup.ledger, setup.pipeline.name, sink)
     found_differences = [

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 class TablesWithWork:
     """Tables of a database that have work: new records, or batches that an earlier run left.
 
-    :param database: the declaration
-    :param expansion: the pipelines of its tables, and the errors of those that have none
-    :param work: about how many new records each table with work has, by ``schema.table``, the most first. A table with
-        0 has other work, such as batches of an earlier run, or an error that its own run reports
+    :param database: the declaration of the database
+    :param expansion: the pipelines of its tables, and the errors of tables for which no pipeline can be made
+    :param work: approximate number of new records of each table with work, by ``schema.table``, in descending order. A
+        table with 0 has other work, such as batches of an earlier run, or an error that its own run reports
     """
 
     database: Database
@@ -45,10 +45,11 @@ def find_tables_with_work(
 ) -> TablesWithWork:
     """Compare all tables of a database with the ledger, without a lease, and return those that have work.
 
-    :param database: the declaration
+    :param database: the declaration of the database
     :param ledger: the ledger, open
     :param connections: returns the connection of an id, or raises :class:`ConfigError`
-    :param only: names of the tables to compare, as ``schema.table``; None for all. The others have no work then
+    :param only: names of the tables to compare, as ``schema.table``, so that all other tables count as having no work;
+        None to compare all tables
     :raises ConfigError: if the connector of the source has no databases of many tables
     :raises SourceError: if the database cannot be reached
     """

@@ -33,7 +33,8 @@ def acquire(setup: PipelineContext, *, force: bool = False, accepting: bool = Fa
     :param force: whether to take the lease from its holder (a user's force stop)
     :param accepting: whether a user is about to accept the sink as it is; then the sink may have changed, and stored
         actions wait for the next run
-    :raises LeaseBusyError: if another run holds the lease and ``lease.on_busy`` says to fail, or the wait is over
+    :raises LeaseBusyError: if another run holds the lease and ``lease.on_busy`` says to fail, or the wait for it has
+        timed out
     :raises ConfigError: if the sink holds another ledger's receipts for the pipeline
     :raises LedgerStateError: if the sink to accept is as this ledger left it
     :raises SinkChangedError: if the sink lost commits, was recreated, or is another one than this ledger left
@@ -62,7 +63,12 @@ def acquire(setup: PipelineContext, *, force: bool = False, accepting: bool = Fa
 
 
 def _open_and_lease(setup: PipelineContext, *, force: bool) -> tuple[OpenConnectors, Lease]:
-    """Check source and sink, refuse another ledger's receipts, and take the lease with an epoch above the fence."""
+    """Check source and sink, refuse another ledger's receipts, and take the lease with an epoch above the sink's fence.
+
+    :param setup: the pipeline with its ledger, connections and lease owner
+    :param force: whether to take the lease from its holder
+    :return: source and sink, open, and the lease
+    """
     opened = OpenConnectors(setup)
     try:
         opened.check()
@@ -75,7 +81,11 @@ def _open_and_lease(setup: PipelineContext, *, force: bool) -> tuple[OpenConnect
 
 
 def _record_refusal(setup: PipelineContext, error: CkptError) -> None:
-    """Record in the ledger why a run was refused before it held the lease, unless another run holds the lease."""
+    """Record in the ledger why a run was refused before it held the lease, unless another run holds the lease.
+
+    :param setup: the pipeline with its ledger and lease owner
+    :param error: the error with which the run was refused
+    """
     if isinstance(error, LeaseBusyError):
         return
     try:

@@ -1,6 +1,6 @@
 """Attach to the lease of an earlier task of the DAG run, or reacquire it if this task was started before.
 
-A task group needs this: its first task acquires the lease, and the others carry its epoch (semantics, section 4).
+In a task group, the first task acquires the lease, and the other tasks carry its epoch (semantics, section 4).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from airflow_provider_ckpt.replication.setup import OpenConnectors, PipelineCont
 def attach_or_reacquire(setup: PipelineContext, epoch: int) -> Run:
     """Continue a run under the lease that an earlier task of the same DAG run acquired.
 
-    If attempts of that epoch are still open, this task was started before and has died or is still running as a
-    duplicate. Then the lease is acquired again, which fences the other one; :attr:`Run.epoch` is the new epoch.
+    If attempts of that epoch are still open, this task was started before, and has died or still runs as a duplicate.
+    Then the lease is acquired again, which fences the duplicate; :attr:`Run.epoch` is the new epoch.
 
     :param setup: the pipeline with its ledger, connections and lease owner
-    :param epoch: epoch of that lease
+    :param epoch: epoch of the earlier task's lease
     :raises StaleEpochError: if another run has taken over since
     """
     try:

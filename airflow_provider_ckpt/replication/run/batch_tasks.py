@@ -1,7 +1,7 @@
 """Build the task of each batch of a wave, as a lane receives it, and find batches that the source can no longer read.
 
-A batch that expired, or whose file changed, stops only its own partition: the others are delivered, and the run fails
-at its end.
+A batch whose records have expired or whose file has changed stops only its own partition: the others are delivered, and
+the run fails at its end.
 """
 
 from __future__ import annotations
@@ -69,7 +69,11 @@ class TaskBuilder:
             raise error
 
     def _locate(self, tasks: Sequence[BatchTask]) -> Sequence[BatchTask]:
-        """Return the tasks with the details that readers need, without batches that the source cannot read."""
+        """Return the tasks with the details that readers need, without batches that the source cannot read.
+
+        :param tasks: tasks of batches of the source
+        :raises SourceError: if the source as a whole cannot be read
+        """
         files = self._run.ledger.files(self._run.pipeline.name, [task.range for task in tasks])
         while tasks:
             try:

@@ -1,4 +1,4 @@
-"""Take a busy lease: while another run holds it, wait or fail, as ``lease.on_busy`` says (semantics, section 9)."""
+"""Take a lease that may be busy: while another run holds it, wait or fail, as ``lease.on_busy`` says."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def wait_for_lease(setup: PipelineContext, sink_epoch: int, *, force: bool) -> L
     :param setup: the pipeline with its ledger, connections and lease owner
     :param sink_epoch: epoch of the sink's fence; the lease's epoch is higher
     :param force: whether to take the lease from its holder
-    :raises LeaseBusyError: if another run holds the lease
+    :raises LeaseBusyError: if another run holds the lease, and the pipeline does not wait or the wait has timed out
     """
     terms = setup.pipeline.lease
     deadline = time.monotonic() + terms.wait.total_seconds()

@@ -1,4 +1,4 @@
-"""Interface through which a run uses Spark: start, report parallelism, run waves, close."""
+"""Interface of engines, through which a run uses Spark: start it, learn its parallelism, run waves, close it."""
 
 from __future__ import annotations
 
@@ -34,6 +34,8 @@ class WaveLostError(Exception):
     """Error for a wave that ended without outcomes although Spark is alive, as when a worker died.
 
     Only the sink's receipts show which of its batches were delivered.
+
+    :param error: the error that ended the wave
     """
 
     def __init__(self, error: ErrorInfo) -> None:

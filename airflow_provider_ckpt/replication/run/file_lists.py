@@ -1,7 +1,8 @@
-"""Store the list of discovered source files in the sink, too, and read it from there if the ledger has lost files.
+"""Store the list of discovered source files in the sink too, and read it from there if the ledger has lost files.
 
 A ledger that was restored from a backup, or that is new and has adopted receipts, would discover files again in another
-order, and would apply the sink's receipts to the wrong files. So it reads the sink's lists instead, or is refused.
+order, and would apply the sink's receipts to the wrong files. So the lists are read from the sink instead. If the sink
+has receipts of files that it does not list, the run is refused.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def store_in_sink(run: Run, files: Sequence[SourceFile], start: int | None = Non
 
     :param run: run in progress, whose lease is held and whose source and sink are open
     :param files: the files in order, all of them after the files that the ledger knows
-    :param start: position at which the partition begins, if it begins with these files
+    :param start: position at which the partition begins, if these are its first files; else None
     """
     for part in split_into_lists(files, run.epoch, start):
         run.sink.store_file_list(part)
@@ -102,7 +103,10 @@ def refuse_unlisted_receipts(run: Run, receipts: Sequence[Receipt]) -> None:
 def compare_files(setup: PipelineContext, sink: Sink) -> list[Difference]:
     """Return the first difference between source files in the ledger and in the sink's lists; empty without any.
 
-    If an older version wrote to the sink, only the files that the sink lists are compared.
+    Files that the sink does not list, as after an older version wrote to it, are not compared.
+
+    :param setup: the pipeline with its ledger
+    :param sink: the pipeline's sink, open
     """
     if not setup.pipeline.source.discovers_files:
         return []
@@ -120,7 +124,11 @@ def compare_files(setup: PipelineContext, sink: Sink) -> list[Difference]:
 
 
 def _refuse_unlisted(run: Run) -> None:
-    """Raise an error if the sink has any receipt of source files, which neither ledger nor sink lists."""
+    """Raise an error if the sink has a receipt of source files although neither ledger nor sink lists any files.
+
+    :param run: run in progress, whose sink is open
+    :raises SourceError: naming the receipt
+    """
     receipt = next((receipt for receipt in run.sink.receipts({}) if not receipt.key.is_replay), None)
     if receipt is not None:
         raise SourceError(

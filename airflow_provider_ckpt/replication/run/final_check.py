@@ -1,8 +1,8 @@
-"""Check the sink at the end of a run: all that the run delivered must still be there.
+"""Check the sink at the end of a run: everything that the run delivered must still be there.
 
-A sink may fail over or be restored while a run works. The run also stores a snapshot in the sink, by which the next run
-finds out whether rows were lost since, such as by a truncation. The snapshot that a run stored at its beginning would
-not cover the rows that it delivered.
+A sink may fail over or be restored while a run works. The run also stores a snapshot of the target in the sink, by
+which the next run finds out whether rows were lost since, such as by a truncation. A snapshot from the run's beginning
+would not cover the rows that the run delivered.
 """
 
 from __future__ import annotations
@@ -66,7 +66,11 @@ def confirm_after_failure(setup: PipelineContext, lease: Lease, seconds: float =
 
 
 def _confirm(setup: PipelineContext, lease: Lease) -> None:
-    """Open the sink anew, check it as :func:`confirm` does, and log errors instead of raising them."""
+    """Open the sink anew, check it as :func:`confirm` does, and log errors instead of raising them.
+
+    :param setup: the pipeline with its ledger, connections and lease owner
+    :param lease: the run's lease
+    """
     try:
         sink = setup.open_sink()
         try:

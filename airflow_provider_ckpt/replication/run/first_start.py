@@ -1,4 +1,4 @@
-"""Start a pipeline's partitions: the first where ``source.start_from`` says, later ones at their earliest position.
+"""Start a pipeline's partitions: the first ones as ``source.start_from`` says, later ones at their earliest position.
 
 The first start is declared, never inferred from an empty target (semantics, section 5).
 """
@@ -22,7 +22,7 @@ def first_starts(run: Run, known: Mapping[str, PartitionRecord]) -> dict[SourceP
     """Return the start of each partition of the source; None for a partition that the ledger knows already.
 
     A pipeline's first partitions start where the pipeline declares. Partitions that appear later start at their
-    earliest position, since everything in them came after that first start.
+    earliest position, since all their records came after that first start.
 
     :param run: run in progress, whose lease is held and whose source is open
     :param known: the ledger's partitions
@@ -37,7 +37,7 @@ def first_starts(run: Run, known: Mapping[str, PartitionRecord]) -> dict[SourceP
 def refuse_unsuitable_columns(run: Run) -> None:
     """Refuse a first start if the sink cannot take the source's columns.
 
-    Only Spark knows the columns that a transform returns; those are checked once it has started.
+    The columns that a transform returns are checked later, since they are known only once Spark has started.
 
     :param run: the run, before its first fence
     :raises ConfigError: naming the columns and the remedy
@@ -47,7 +47,7 @@ def refuse_unsuitable_columns(run: Run) -> None:
     try:
         shape = run.source.shape()
     except SourceError:
-        return  # a directory without a Parquet file has no columns yet; whatever else fails, fails in planning
+        return  # a directory without a Parquet file has no columns yet; any other error occurs again in planning
     run.sink.check_columns(shape.columns)
 
 

@@ -1,4 +1,4 @@
-"""Halt a run: end it with an error that needs a user, or because the sink or source as a whole failed."""
+"""Create the error that halts a run: a batch's error needs a user, or the sink or source as a whole failed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NOTHING_LOST = "Nothing was lost: the checkpoint stays before this batch. Remov
 
 
 class HaltError(CkptError):
-    """Error with which a run ends because a batch's error needs a user, or the sink or source as a whole failed."""
+    """Error that ends a run because a batch's error needs a user, or because the sink or source as a whole failed."""
 
 
 def halt_error(run: Run, error: ErrorInfo, outcomes: Sequence[Outcome]) -> HaltError:

@@ -1,4 +1,4 @@
-"""The source files that the ledger knows, as a run reads them before each of its plans."""
+"""Cache of the source files that the ledger knows, which a run reads before each of its plans."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class KnownFiles:
-    """The source files of one pipeline in the ledger, which only grow in number.
+    """Cache of the source files of one pipeline in the ledger, to which files are only ever added.
 
     :param ledger: the ledger
     :param pipeline: name of the pipeline

@@ -1,4 +1,4 @@
-"""Find records that arrived after their range was read, by comparing positions in receipts with the source."""
+"""Find late records, which arrived after their range was read, by comparing positions in receipts with the source."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _RangeKey = tuple[int, str, int, int]
 
 
 class Receipts:
-    """Positions in a pipeline's receipts, to compare with the records that the source contains now.
+    """Positions in a pipeline's receipts, to be compared with the records that the source contains now.
 
     Source and sink are read at the first use.
 
@@ -58,7 +58,8 @@ class Receipts:
     def unread_records(
         self, partition: str, receipted_ranges: Sequence[ReceiptedRange]
     ) -> Sequence[UnreadRecords | None] | None:
-        """Return, for each range, the records of the source that were never read; None for a range without any.
+        """Return, for each range, the source's records that were never read; None for a range whose records were all
+        read.
 
         This is the argument ``compare`` of :func:`~airflow_provider_ckpt.core.recovery.find_missing`.
 
@@ -75,7 +76,10 @@ class Receipts:
         ]
 
     def is_exact(self, receipted: ReceiptedRange) -> bool:
-        """Return whether each record of a range can be compared with the source, and not only their number."""
+        """Return whether the records of a range can be compared one by one, and not only by their number.
+
+        :param receipted: the range with its receipts
+        """
         read = [
             self._positions.get(_range_key(item)) for item in (receipted.receipt, *receipted.again) if item.counts.read
         ]
@@ -87,7 +91,7 @@ class Receipts:
 def unread_finder(
     setup: PipelineContext, source: Source, sink: Sink, partitions: Mapping[str, PartitionRecord]
 ) -> FindUnreceipted:
-    """Return a function by which a source finds out which of its records below the end of the plan were never read.
+    """Return a function that finds ranges with records that were never read, although they lie below the plan's end.
 
     The function takes a partition and ranges, and returns the ranges with such records, or None if receipts cannot
     tell. It compares only receipts that overlap the ranges. Ranges of planned batches that have not begun count as
@@ -128,7 +132,11 @@ def unread_finder(
 
 
 def _overlaps(span: Range, ranges: Sequence[Range]) -> bool:
-    """Return whether a range overlaps at least one of the given ranges, which are in ascending order."""
+    """Return whether a range overlaps at least one of the given ranges, which are in ascending order.
+
+    :param span: the range
+    :param ranges: the ranges to compare it with
+    """
     at = bisect_right(ranges, span.start, key=lambda item: item.end)
     return at < len(ranges) and ranges[at].overlaps(span)
 
@@ -168,10 +176,11 @@ def find_unread_positions(
 ) -> UnreadRecords:
     """Return the records that a range contains now and that were not read, because they appeared afterwards.
 
-    A position that was read before and has more records now cannot be read again without duplicating some.
+    A position from which some records were read, and which has more records now, cannot be read again without
+    duplicates.
 
-    :param read: ranges that were read, oldest first, each with all its positions; a later one replaces an earlier one
-        of the same positions
+    :param read: ranges that were read, oldest first, each with the positions of its records; a later range replaces
+        what an earlier one says about the same positions
     :param shown: position of every record that the range contains now, in order
     :param within: the range to compare
     :param pending: ranges that are still to be read; their positions are ignored

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _LOCKED_SHARE = 0.1
-"""Share of the interval after which a lease is renewed whose row another command had locked."""
+"""Share of the renewal interval after which a lease is tried again if another command had locked its row."""
 
 
 def renewal_interval(ttl: timedelta) -> float:
@@ -31,10 +31,12 @@ def renewal_interval(ttl: timedelta) -> float:
 
 
 class LeaseRenewal:
-    """The renewal of one lease by a :class:`LeaseRenewals`.
+    """Renewal of one lease by the thread of a :class:`LeaseRenewals`.
 
     :param renewals: the thread that renews the lease
     :param lease: the lease
+    :ivar lease: the lease
+    :ivar interval: seconds between two renewals
     :ivar due: time of the next renewal, in seconds of the monotonic clock
     :ivar error: error of the renewal that found the lease lost; None as long as the lease is held
     """
@@ -47,7 +49,7 @@ class LeaseRenewal:
         self.error: StaleEpochError | None = None
 
     def check(self) -> None:
-        """Raise an error if another run has taken over.
+        """Raise an error if a renewal has found that another run has taken over the lease.
 
         :raises StaleEpochError: naming both epochs
         """
@@ -55,16 +57,16 @@ class LeaseRenewal:
             raise self.error
 
     def stop(self) -> None:
-        """Renew the lease no more. A renewal that is in progress has ended when this returns."""
+        """Stop renewing the lease; it is not released. A renewal in progress has ended when this method returns."""
         self._renewals.remove(self)
 
 
 class LeaseRenewals:
-    """Thread that renews the leases which runs of this process hold, together, with one SQL statement each time.
+    """Thread that renews the leases of the runs in this process together, with one SQL statement each time.
 
-    A lease is renewed at the interval of :func:`renewal_interval`, or earlier, when others are. A lease that was taken
-    over is reported to its own run alone. An unreachable ledger only delays the renewals: after expiry a run still
-    holds its lease until another owner takes it.
+    A lease is renewed at the interval of :func:`renewal_interval`, or earlier if other leases are due. If a lease was
+    taken over, only its own run gets the error. An unreachable ledger only delays the renewals: after expiry a run
+    still holds its lease until another owner takes it.
 
     :param ledger: the ledger
     """
@@ -91,7 +93,9 @@ class LeaseRenewals:
         return renewal
 
     def remove(self, renewal: LeaseRenewal) -> None:
-        """Renew a lease no more, after the statement in progress if that contains it. The last one ends the thread.
+        """Stop renewing a lease; return after the SQL statement in progress, if it renews this lease.
+
+        The thread ends when no lease is left.
 
         :param renewal: the lease's renewal
         """
@@ -103,7 +107,7 @@ class LeaseRenewals:
                 self._changed.wait()
 
     def _run(self) -> None:
-        """Renew leases when they are due, until there are none; the thread executes this."""
+        """Renew leases whenever they are due, until there are none left; the function of the thread."""
         while due := self._wait_until_due():
             try:
                 self._renew(due)
@@ -113,9 +117,10 @@ class LeaseRenewals:
                     self._changed.notify_all()
 
     def _wait_until_due(self) -> Sequence[LeaseRenewal]:
-        """Wait until a lease is due, and return all that are due within half of their interval; empty if none is left.
+        """Wait until a lease is due, and return the renewals to execute together; empty if no lease is left.
 
-        So leases that were acquired at different times are renewed together from their second renewal on.
+        They are those of all leases that are due within half of their interval. So leases that were acquired at
+        different times are renewed together from their second renewal on.
         """
         with self._changed:
             while self._held:
@@ -129,9 +134,9 @@ class LeaseRenewals:
             return ()
 
     def _renew(self, due: Sequence[LeaseRenewal]) -> None:
-        """Renew leases, and store the error of each that was lost; an error of the ledger only delays them.
+        """Renew leases, and store the error of each that was lost; an error of the ledger only delays the renewals.
 
-        :param due: their renewals
+        :param due: renewals of the leases
         """
         try:
             result = self._ledger.renew_all([renewal.lease for renewal in due])

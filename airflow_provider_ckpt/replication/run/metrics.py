@@ -52,7 +52,10 @@ class RunMetrics:
         self._meter.count(Metric.REPLAYED, sum(r.counts.delivered for r in found if r.key.is_replay))
 
     def started(self, batches: int) -> None:
-        """Set the gauge of batches in flight to the number of batches in a wave that begins."""
+        """Set the gauge of batches in flight at the beginning of a wave.
+
+        :param batches: number of batches of the wave
+        """
         self._meter.gauge(Metric.IN_FLIGHT, batches)
 
     def ended(self, outcomes: Iterable[Outcome], decisions: Iterable[Decision]) -> None:
@@ -67,16 +70,24 @@ class RunMetrics:
         self._meter.count(Metric.RETRIES, sum(isinstance(decision, RetryBatch) for decision in decisions))
 
     def failed(self, commits: int) -> None:
-        """Add to the counter of failed commits: batches not committed to the sink, or settlements not to the ledger."""
+        """Add failed commits to the counter.
+
+        A commit fails if the sink does not commit a batch, or if the ledger does not store a settlement.
+
+        :param commits: number of failed commits
+        """
         self._meter.count(Metric.COMMIT_FAILED, commits)
 
     def refused(self, times: int = 1) -> None:
-        """Add to the counter of times that a newer epoch made the sink or the ledger refuse this run."""
+        """Add to the counter of rejections: the sink or the ledger refused this run because of a newer epoch.
+
+        :param times: number of rejections
+        """
         self._meter.count(Metric.FENCE_REJECTIONS, times)
 
     @property
     def due(self) -> bool:
-        """Return whether the last report of the pipeline's state is so long ago that another one should follow."""
+        """Return whether the last report of the pipeline's state is at least 10 s old, so that another is due."""
         return time.monotonic() >= self._next_report_at
 
     def report(self, records: Mapping[str, PartitionRecord], lag: Mapping[str, int | None]) -> None:

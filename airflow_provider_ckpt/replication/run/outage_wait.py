@@ -1,7 +1,7 @@
-"""Wait during an outage of the sink, the source or the ledger, and fail the run when it lasts too long.
+"""Wait during an outage of the sink, the source or the ledger, and fail the run when the outage lasts too long.
 
-Nothing else is decided here: that an outage uses up no attempt of a batch follows from ``core/retry_policy.py``. The
-run waits as ``retry`` says for attempts, and fails after ``retry.max_attempts`` outages in a row.
+The delays are those that ``retry`` declares for attempts; the run fails after ``retry.max_attempts`` outages in a row.
+An outage uses up no attempt of a batch, as ``core/retry_policy.py`` decides.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class OutageWait:
-    """Waits of one run during outages; counts how many came in a row.
+    """Waits of one run during outages, with the number of outages in a row.
 
     :param run: run in progress, whose lease is held and whose source and sink are open
     :param time_budget: the run's time budget, which ends a wait early
@@ -38,7 +38,7 @@ class OutageWait:
         :param error: the error of a batch of the wave
         :param outcomes: outcomes of the wave
         :raises HaltError: if the error does not pass by itself, came too many times in a row, or the time budget ended
-            during the wait. An exhausted batch for which ``retry.on_exhausted`` says ``fail`` halts the run too
+            during the wait. The error of an exhausted batch also halts the run, if ``retry.on_exhausted`` is ``fail``
         """
         self._outages += 1
         if not (error.is_outage and error.recoverable) or self._outages >= self._max_attempts:
@@ -48,12 +48,13 @@ class OutageWait:
             raise halt_error(self._run, error, outcomes)
 
     def wait_for_ledger(self, error: LedgerUnavailableError) -> None:
-        """Wait after the ledger did not answer between two waves; the caller then reads its state again.
+        """Wait after the ledger did not answer between two waves; the caller then reads the ledger again.
 
         The beginning of a wave is not retried: a wave that the ledger may have recorded as begun is safe only after the
         next run's fence.
 
-        :param error: the ledger's error, which is raised again if it does not pass by itself or came too many times
+        :param error: the ledger's error
+        :raises LedgerUnavailableError: ``error`` itself, if it does not pass by itself or came too many times in a row
         """
         self._ledger_outages += 1
         if not error.recoverable or self._ledger_outages >= self._max_attempts:
@@ -61,9 +62,9 @@ class OutageWait:
         self._time_budget.wait_after_attempt(self._ledger_outages, error.message)
 
     def end(self) -> None:
-        """Count outages of sink and source from 0 again, because a wave succeeded."""
+        """Reset the number of outages of sink and source in a row, because a wave succeeded."""
         self._outages = 0
 
     def end_of_ledger(self) -> None:
-        """Count outages of the ledger from 0 again, because the ledger answered."""
+        """Reset the number of outages of the ledger in a row, because the ledger answered."""
         self._ledger_outages = 0

@@ -1,4 +1,4 @@
-"""Run several pipelines in one process, some of them at once; one that fails does not stop the others."""
+"""Run several pipelines in the threads of one process, some at a time; a run that fails does not stop the others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class RunStoppedError(BaseException):
-    """Error in the thread of a run that must stop, because the process was asked to.
+    """Error that ends the thread of a run, because the process was asked to stop.
 
     It is a ``BaseException``, so that code which handles failures does not catch it.
     """
@@ -30,8 +30,8 @@ class RunStoppedError(BaseException):
 class ParallelRuns(Generic[T]):
     """Runs of several pipelines, each in a thread; they begin in the order in which they are given.
 
-    :param runs: function that executes the run of a pipeline, by the pipeline's name. Its argument is to be called
-        repeatedly, and raises :class:`RunStoppedError` if the run must stop
+    :param runs: by pipeline name, the function that executes the run. It gets a function to call repeatedly, which
+        raises :class:`RunStoppedError` if the run must stop
     :param at_once: largest number of runs in progress at a time, at least 1
     """
 
@@ -47,14 +47,14 @@ class ParallelRuns(Generic[T]):
 
     @property
     def unfinished(self) -> int:
-        """Number of runs that have not ended, in progress or waiting."""
+        """Number of runs that are in progress or have not begun."""
         return self._unfinished
 
     def run(self) -> dict[str, T | Exception]:
-        """Execute all runs, and return the result of each, or the exception with which it failed, by pipeline.
+        """Execute all runs, and return by pipeline name the result of each, or the exception with which it failed.
 
-        An exception in the calling thread, as that of a signal, stops the runs in progress: they release their leases,
-        and no other run begins. It is raised again afterwards.
+        An exception in the calling thread, such as that of a signal, stops the runs in progress: they release their
+        leases, and no other run begins. The exception is raised again afterwards.
         """
         results: dict[str, T | Exception] = {}
         try:

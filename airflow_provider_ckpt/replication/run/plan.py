@@ -1,4 +1,4 @@
-"""Plan a run's batches: gaps, new positions of source partitions, and what side partitions read again."""
+"""Plan a run's batches: gaps and new positions of source partitions, and the ranges that side partitions read again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 _DEAD_LETTERS_PER_BATCH = 10_000
-"""Number of dead letters in one batch if the pipeline sets none."""
+"""Number of dead letters in one batch of a replay if the pipeline does not set ``commit_strategy.commit_interval``."""
 
 
 class Planner:
@@ -35,13 +35,13 @@ class Planner:
     A partition of a pinned pipeline is stuck while it waits behind a batch that is held, or that the run no longer
     begins. It gets no new batches, and its planned batches do not count against the budget of the others.
 
-    :param pipeline: the pipeline
+    :param pipeline: the pipeline's declaration
     :param source: the pipeline's source, open; it knows only its own partitions, so ranges of side partitions are
         requested under the name of their source partition
     :param records: the ledger's partitions
     :param skipped: batches that the run does not begin any more
-    :param find_unreceipted: looks up records that the source shows below the plan, in the receipts; None if there are
-        no receipts yet
+    :param find_unreceipted: function that looks up in the receipts which of the source's records below the end of the
+        plan were never read; None if there are no receipts yet
     :ivar budget: number of records that may be planned
     """
 
@@ -69,7 +69,7 @@ class Planner:
         )
 
     def plan(self, files: Sequence[SourceFile]) -> Plan:
-        """Return a plan of new batches, of as many records as ``max_in_flight`` allows; bounded side partitions first.
+        """Return a plan of new batches, with as many records as ``max_in_flight`` allows; side partitions come first.
 
         :param files: source files that the ledger knows
         """
@@ -113,7 +113,7 @@ class Planner:
         return replace(found, batches=[*batches, *found.batches])
 
     def _plan_refreshes(self, batches: Sequence[PlannedBatch], budget: int) -> Plan:
-        """Return a plan of the refreshes in progress: the rows that have no batch yet, else the publishing batch.
+        """Return a plan for the refreshes in progress: rows that have no batch yet, else the publishing batch.
 
         :param batches: batches of side partitions, which the plan includes
         :param budget: number of records that may be planned

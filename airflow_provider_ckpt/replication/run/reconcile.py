@@ -1,4 +1,4 @@
-"""Reconcile the ledger with the sink's receipts: settle what has a receipt, and abandon attempts that have none."""
+"""Reconcile the ledger with the sink's receipts: settle batches with a receipt, abandon attempts without one."""
 
 from __future__ import annotations
 

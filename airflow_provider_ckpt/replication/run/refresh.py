@@ -1,7 +1,7 @@
-"""Refresh partitions in a run: begin a generation, and publish it when every row is staged.
+"""Refresh partitions in a run: replace all their rows, by a generation that is published when every row is staged.
 
-``core/refresh.py`` decides what a run does next. A refresh begins in the process that executes its waves, because its
-snapshot ends with the process.
+``core/refresh.py`` decides the next step of a refresh. A refresh begins in the process that executes its waves, because
+its snapshot ends with the process.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class Refresh:
         self._begun: set[str] = set()
 
     def publication(self, due: Sequence[Batch]) -> Batch | None:
-        """Return the first of some planned batches that publishes a refresh, which no lane may get; None without one.
+        """Return the first of the given batches that publishes a refresh, and so must not go to a lane; None if none
+        does.
 
         :param due: planned batches
         """
@@ -67,9 +68,10 @@ class Refresh:
         return bool(due)
 
     def publish(self, batch: Batch) -> Outcome | None:
-        """Publish the refresh that a planned batch stands for; return None if the batch is held for a user instead.
+        """Publish a refresh, and return the outcome of its publishing batch; None if the batch is held for a user
+        instead.
 
-        :param batch: the batch, which is planned
+        :param batch: the publishing batch, which is planned
         """
         run = self._run
         extent = RefreshExtent.of(self._records()[batch.key.partition].state)
@@ -101,7 +103,11 @@ class Refresh:
         return next_step(record.partition, extent, own=own, begun=name in self._begun, is_staged=is_staged)
 
     def _begin(self, name: str, record: PartitionRecord) -> None:
-        """Begin a refresh of a partition: take a snapshot, begin a generation, and create its staging table."""
+        """Begin a refresh of a partition: take a snapshot, begin a generation, and create its staging table.
+
+        :param name: id of the partition
+        :param record: the partition as the ledger knows it
+        """
         run = self._run
         reason = _EVERY_RUN
         ended = RefreshExtent.of(record.state)
@@ -140,12 +146,12 @@ class Refresh:
 
 
 def _may_refresh(record: PartitionRecord) -> bool:
-    """Return whether a partition is one of the source, and no side partition, and batches of it may be planned."""
+    """Return whether a refresh of a partition may begin: it is no side partition, and its batches may be planned."""
     return record.partition.limit is None and record.partition.phase.accepts_work
 
 
 def refreshes_due(records: Mapping[str, PartitionRecord]) -> int:
-    """Return the number of partitions of which a run that starts now would begin or continue a refresh.
+    """Return the number of partitions whose refresh a run that starts now would begin or continue.
 
     :param records: the ledger's partitions
     """
@@ -159,7 +165,7 @@ def refreshes_due(records: Mapping[str, PartitionRecord]) -> int:
 
 
 def publication_policy(policy: DeliveryPolicy) -> DeliveryPolicy:
-    """Return the policy for a batch that publishes: it has no records of its own that could become dead letters.
+    """Return the delivery policy for a publishing batch, which has no records that could become dead letters.
 
     An error that may pass by itself is retried, and the batch is held when its attempts are used up. Any other error
     halts the run.

@@ -1,6 +1,6 @@
 """Refuse a sink that has changed since this ledger's last run: restored, truncated, recreated or replaced.
 
-A run does so before its first attempt begins (semantics, section 4, step 1).
+A run checks this before its first attempt begins (semantics, section 4, step 1).
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def compare_states(
     :param ledger: the ledger
     :param pipeline: the pipeline's name
     :param sink: the pipeline's sink
-    :param all_receipts: whether to read all of the sink's receipts, to find unreadable ones; otherwise that is done
-        only if something else is wrong
+    :param all_receipts: whether to read all of the sink's receipts, to find unreadable ones; if False, they are all
+        read only if another difference was found
     """
     known, expected = ledger.expected_sink_state(pipeline), ledger.expected_receipts(pipeline)
     claims = sink.claims()
@@ -111,7 +111,7 @@ def refuse_changed(setup: PipelineContext, sink: Sink, *, sent: bool = False) ->
 
 
 def acceptance_evidence(setup: PipelineContext, sink: Sink) -> UnfinishedAcceptance:
-    """Return the signs of a changed sink that a new fence would destroy: differences, and batches with lost rows.
+    """Return the signs that a sink has changed, which a new fence would destroy: differences and lost batches.
 
     :param setup: the pipeline with its ledger, connections and lease owner
     :param sink: the pipeline's sink
@@ -133,7 +133,10 @@ def acceptance_evidence(setup: PipelineContext, sink: Sink) -> UnfinishedAccepta
 
 
 def nothing_to_accept(pipeline: str) -> LedgerStateError:
-    """Return the error for a user who accepts a sink that has not changed."""
+    """Return the error for an attempt to accept a sink that has not changed.
+
+    :param pipeline: name of the pipeline, for the message
+    """
     return LedgerStateError(
         "the sink is as this ledger left it, so there is nothing to accept.",
         pipeline=pipeline,

@@ -1,8 +1,8 @@
-"""Replay dead letters inside a run: build the lanes' tasks, and store the replays in the sink.
+"""Replay dead letters inside a run: add the dead letters to the lanes' tasks, and list each replay in the sink.
 
 The dead letters of a side partition are listed in the sink before any of them is sent. So the dead letters to which a
-replay's receipt refers can always be found, and a ledger that has forgotten the replay learns which dead letters it
-must not send again.
+replay's receipt refers can always be found, and a ledger that has lost the replay, as after a restore, learns which
+dead letters it must not send again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def add_dead_letters(run: Run, tasks: Sequence[BatchTask]) -> list[BatchTask]:
-    """Return the tasks of replays with the dead letters that each has to send in their ``detail``.
+    """Return the tasks of replays, each with the dead letters that it has to send in its ``detail``.
 
     :param run: run in progress, whose lease is held and whose source and sink are open
     :param tasks: tasks of replays, whose positions are the numbers of dead letters

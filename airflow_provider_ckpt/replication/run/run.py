@@ -50,9 +50,9 @@ _SINK_ERRORS = (StaleEpochError, FencedError, SinkChangedError)
 class Run:
     """Run of a pipeline, which holds the lease and has source and sink open.
 
-    As a context manager, the run closes source and sink at the end. After an error it also checks a sink that may have
-    received records, and releases the lease. An exception that ends the process, such as ``SystemExit``, leaves no time
-    for the check.
+    As a context manager, the run closes source and sink at the end. After an error it also checks the sink if it may
+    have received records, and releases the lease. An exception that ends the process, such as ``SystemExit``, leaves no
+    time for the check.
 
     :param setup: the pipeline with its ledger, connections and lease owner
     :param lease: the lease
@@ -63,7 +63,8 @@ class Run:
     :ivar planning: planning of the run's batches
     :ivar unconfirmed: number of batches that were sent with delivery at_most_once and have no receipt
     :ivar known_files: the source files that the ledger knows
-    :ivar bounds: newest closed bound of each source partition that has one
+    :ivar bounds: newest closed bound of each source partition that has one: the position below which no record can
+        appear any more
     """
 
     def __init__(self, setup: PipelineContext, lease: Lease, opened: OpenConnectors) -> None:
@@ -106,9 +107,9 @@ class Run:
         self._renewal.check()
 
     def confirm_lease(self) -> None:
-        """Renew the lease in the ledger at once, which fails if the lease is lost, as after a force stop.
+        """Renew the lease in the ledger at once, to find out whether the run still holds it.
 
-        :raises StaleEpochError: naming both epochs
+        :raises StaleEpochError: if the lease is lost, as after a force stop; names both epochs
         """
         self.ledger.renew(self.lease)
 
@@ -170,7 +171,11 @@ class Run:
         return len(self.planned()) + refreshes_due(self.ledger.partitions(self.pipeline.name))
 
     def plan(self, skipped: Collection[BatchKey] = ()) -> int:
-        """Plan batches for new records of the source; see :meth:`.RunPlanning.plan`."""
+        """Plan batches for new records of the source, and store them; see :meth:`.RunPlanning.plan`.
+
+        :param skipped: batches that this run no longer begins
+        :returns: number of batches that are planned and may begin now or later
+        """
         return self.planning.plan(skipped)
 
     def execute(self, engine: Engine, *, rounds: bool, plan_on: bool = True) -> None:
@@ -179,7 +184,7 @@ class Run:
         See ``wave_loop.py``.
 
         :param engine: interface to Spark, which executes the waves
-        :param rounds: whether to wait for later rounds and run them; otherwise they are left to a retry task
+        :param rounds: whether to execute later rounds too, and wait for them; otherwise they are left to a retry task
         :param plan_on: whether to plan more records of the source while batches get their verdict
         :raises CkptError: when the run halts or the sink as a whole fails; what was delivered is settled
         """
@@ -203,8 +208,7 @@ class Run:
         """Check the sink, complete and return the summary, and release the lease.
 
         :param release: whether to release the lease; False if a later task continues with it
-
-        :raises SinkChangedError: if the sink has meanwhile lost what this run delivered
+        :raises SinkChangedError: if the sink has lost records that this run delivered
         """
         if self._may_have_sent:
             with self.step("confirm"):
@@ -230,7 +234,7 @@ class Run:
         self.metrics.settled(receipts)
 
     def measure(self) -> None:
-        """Report the metrics of the pipeline's state, unless the last report is too recent."""
+        """Report the gauges of the pipeline's state if the last report is at least 10 s old."""
         if self.metrics.due:
             self._report_metrics()
 
@@ -258,11 +262,11 @@ class Run:
         self.sink.close()
 
     def release_after_error(self, error: BaseException) -> None:
-        """Release the lease after an error, which the ledger records.
+        """Release the lease after an error, and have the ledger record the error.
 
-        A failure to do so is only logged, as the lease also expires by itself.
+        If that fails, it is only logged, as the lease also expires by itself.
 
-        :param error: the error; of one that is not of this package, only the type is recorded, since its text may
+        :param error: the error. If its class is not one of this package, only its type is recorded, since its text may
             contain a value or a secret
         """
         text = str(error) if isinstance(error, CkptError) else f"{type(error).__name__}; the log of the run has more"
@@ -304,7 +308,7 @@ class Run:
 
     @property
     def _may_have_sent(self) -> bool:
-        """Return whether the sink may have records of this run, or of an earlier one whose receipts this run found."""
+        """Return whether the sink may have records of this run, or of an earlier run that this run settled."""
         return self.summary.spark_started or self.summary.batches > 0
 
     def _report_metrics(self) -> None:
@@ -316,6 +320,8 @@ class Run:
         """Return the number of positions by which the source is ahead of each checkpoint; None if that is unknown.
 
         Positions that are not readable yet count as well.
+
+        :param records: the ledger's partitions
         """
         ends = {
             name: max(self.bounds.get(name, record.partition.planned_end), record.state.get(SOURCE_END, 0))

@@ -1,4 +1,4 @@
-"""Plan the batches of a run and store them in the ledger; keep what the source refused, for the end of the run."""
+"""Plan the batches of a run and store them in the ledger; raise the source's refusals at the end of the run."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class RunPlanning:
         return None if self._run.pipeline.schema_ is None else SchemaVersions(self._run)
 
     def raise_refused(self) -> None:
-        """Raise an error at the end of the run if the source refused to have a part of its records planned.
+        """Raise an error at the end of the run if the source refused to plan a part of its records.
 
         :raises CkptError: the first refusal, with the number of the others
         """
@@ -87,7 +87,10 @@ class RunPlanning:
             raise first
 
     def _log_notices(self, found: Plan) -> None:
-        """Log the source's notices and refusals from a plan, each only once per run, and keep them for the summary."""
+        """Log the source's notices and refusals of a plan, each once per run, and keep them for the run's end.
+
+        :param found: the plan
+        """
         for notice in found.notices:
             if notice not in self._run.summary.notices:
                 log.warning("%s: %s", self._run.pipeline.name, notice)

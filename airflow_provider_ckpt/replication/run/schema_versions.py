@@ -1,8 +1,8 @@
-"""Follow changes of the source's columns: look at them after each planning, and begin a new version where they changed.
+"""Follow changes of the source's columns: compare them after each planning, and begin a new schema version on a change.
 
-The order is the same everywhere: what was planned before is resolved (or planned again under the new version, if its
-columns are gone), the target is changed with a receipt, the ledger records the version, and planning goes on. A crash
-in between leaves a receipt in the sink, from which the next run records the version.
+The order is always the same: batches that were planned before are resolved (or planned again under the new version, if
+their columns are gone), the target is changed with a receipt, the ledger records the version, and planning goes on. A
+crash in between leaves a receipt in the sink, from which the next run records the version.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class SchemaVersions:
 
     @property
     def current(self) -> SchemaVersion:
-        """The newest version, under which every batch without a verdict is read.
+        """The newest schema version, under which every batch without a verdict is read.
 
         :raises SourceError: if the source's columns have changed, and neither the policy nor a user allows it
         """
@@ -93,11 +93,12 @@ class SchemaVersions:
     def _change(
         self, current: SchemaVersion, now: Sequence[SourceColumn], records: Mapping[str, PartitionRecord]
     ) -> bool:
-        """Begin the version that the policy demands for changed columns; return whether planning may go on.
+        """Begin the schema version that the policy demands for changed columns; return whether planning may go on.
 
         :param current: the newest version
         :param now: columns of the source
         :param records: the ledger's partitions
+        :raises SourceError: if neither the policy nor a user allows the change
         """
         unresolved = [batch.key for record in records.values() for batch in record.partition.blocking.values()]
         following = partial(
@@ -133,11 +134,11 @@ class SchemaVersions:
         return True
 
     def _acceptance(self, current: SchemaVersion, source: str) -> StoredAction | None:
-        """Settle the stored acceptances of changed columns, and return that of the columns that the source has now.
+        """Settle the stored acceptances of changed columns, and return that of the source's present columns.
 
-        :param current: the newest version
+        :param current: the newest schema version
         :param source: fingerprint of the columns of the source
-        :return: the newest one; None if no user has accepted these columns, or the version has them
+        :return: the newest such acceptance; None if no user has accepted these columns, or the version has them already
         """
         run = self._run
         stored = run.ledger.stored_actions(run.pipeline.name)
@@ -155,7 +156,11 @@ class SchemaVersions:
         return waiting[-1] if waiting else None
 
     def _tell_waiting(self, decision: Waiting, unresolved: int) -> None:
-        """Log that a change of columns waits for planned batches, once per run, and add this to the run's summary."""
+        """Log that a change of columns waits for planned batches, once per run, and add this to the run's summary.
+
+        :param decision: the change
+        :param unresolved: number of batches for which it waits
+        """
         changes = "; ".join(map(describe, decision.changes))
         notice = f"{changes}. The {unresolved} batches that were planned before are resolved first"
         if notice not in self._run.summary.notices:
@@ -165,9 +170,9 @@ class SchemaVersions:
     def _begin(
         self, decision: NextVersion, records: Mapping[str, PartitionRecord], unresolved: Sequence[BatchKey]
     ) -> None:
-        """Begin a version: change the target with a receipt, then record the version in the ledger.
+        """Begin a schema version: change the target with a receipt, then record the version in the ledger.
 
-        :param decision: the columns, and the changes of the target
+        :param decision: columns of the version, and the changes of the target
         :param records: the ledger's partitions
         :param unresolved: planned batches without a verdict, which are read under this version from here on
         """
@@ -191,7 +196,10 @@ class SchemaVersions:
             log.warning("%s: schema version %d: %s", run.pipeline.name, version.number, sentence)
 
     def _load(self) -> SchemaVersion | None:
-        """Return the newest version; first record those that the sink has receipts for and the ledger lacks."""
+        """Return the newest schema version; None if there is none.
+
+        Versions that have a receipt in the sink and are missing in the ledger are recorded first.
+        """
         run = self._run
         [partition] = [partition.id for partition in run.source.partitions()]
         known = run.ledger.schema_versions(run.pipeline.name, partition)

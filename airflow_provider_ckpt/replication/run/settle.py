@@ -1,7 +1,7 @@
-"""Settle the batches of a wave: while the wave runs by the sink's receipts, and at its end by the outcomes.
+"""Settle the batches of a wave: by the sink's receipts while the wave runs, and by the outcomes at its end.
 
 A wave reports nothing before its end, so the sink's receipts are read meanwhile, as often as ``commit_strategy`` says.
-A two-phase sink commits once per wave and shows no receipts before, so there they are not read.
+A two-phase sink commits once per wave and shows no receipts before, so its receipts are not read meanwhile.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _READING_SHARE = 20
-"""Divisor that limits the time for reading receipts: at most one part in this many of a wave's time."""
+"""Factor between the time that reading receipts took and the least time until the next reading, to limit the effort."""
 
 
 class WaveSettlement:
-    """Records the verdicts of each wave of one :class:`Run` in the ledger: while the wave runs, and at its end.
+    """Recorder of the verdicts of each wave's batches in the ledger, while the wave runs and at its end.
 
     :param run: run in progress, whose lease is held and whose source and sink are open
-    :param random_deviation: returns a random number in [-1, 1] that spreads retries
+    :param random_deviation: function that returns a random number in [-1, 1], by which delays of retries are spread
     """
 
     def __init__(self, run: Run, random_deviation: Callable[[], float]) -> None:
@@ -69,7 +69,7 @@ class WaveSettlement:
         self._next_check_at = self._settled_at + self._cadence.check_interval
 
     def settle_if_due(self) -> None:
-        """Settle batches with a receipt in the sink, if that is due; called repeatedly while the wave runs.
+        """Settle batches with a receipt in the sink, if ``commit_strategy`` says so; called while the wave runs.
 
         :raises CkptError: when the run must stop: the lease was lost, or a settlement cannot be stored
         """
@@ -81,7 +81,7 @@ class WaveSettlement:
             self._next_check_at = now + max(self._cadence.check_interval, (now - started) * _READING_SHARE)
 
     def settle(self, outcomes: Sequence[Outcome], policy: DeliveryPolicy | None = None) -> Settlement:
-        """Record in the ledger the outcomes of those batches of a wave whose verdicts were not recorded while it ran.
+        """Record a wave's outcomes in the ledger, except for batches whose verdicts were recorded while it ran.
 
         :param outcomes: outcomes of all batches of the wave
         :param policy: policy that decides about failed batches; None for the pipeline's
@@ -101,7 +101,10 @@ class WaveSettlement:
         return settlement
 
     def _unsettled_receipts(self) -> tuple[list[Receipt], int]:
-        """Return the receipts that the ledger has not recorded yet, and how many batches the checkpoint could pass."""
+        """Return the receipts that the ledger has not recorded, and how many batches the checkpoint could pass.
+
+        Without receipts the result is an empty list and 0, also if they cannot be read now.
+        """
         fresh = self._open - self._settled
         try:
             records = self._run.ledger.partitions(self._pipeline.name)
@@ -134,7 +137,7 @@ class WaveSettlement:
         self._log_progress(receipts)
 
     def _log_progress(self, receipts: Sequence[Receipt]) -> None:
-        """Log how far the running wave is.
+        """Log the progress of the running wave: settled batches, records and records per second.
 
         :param receipts: receipts of the batches that were just settled
         """

@@ -99,11 +99,18 @@ class RunSummary:
         ]
 
     def count_errors(self, counts: Mapping[str, int]) -> None:
-        """Add numbers of errors by type to ``errors``."""
+        """Add numbers of errors by type to ``errors``.
+
+        :param counts: number of errors to add, by error type
+        """
         self.errors = dict(Counter(self.errors) + Counter(dict(counts)))
 
     def add_seconds(self, step: str, seconds: float) -> None:
-        """Add seconds of wall time to a step of the run."""
+        """Add wall time to a step of the run.
+
+        :param step: name of the step, such as ``plan``
+        :param seconds: the time to add
+        """
         self.steps[step] = round(self.steps.get(step, 0.0) + seconds, 4)
 
     def merge(self, later: RunSummary) -> RunSummary:

@@ -1,4 +1,4 @@
-"""Wait inside a run, within its time budget, while still applying users' actions."""
+"""Time budget of a run, and the waits inside it, during which users' actions are still applied."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 GRACE = 30.0
-"""Seconds for which a wave may continue after the budget, for the batches that it has begun."""
+"""Seconds for which a wave may continue after the end of the time budget, to complete batches that it has begun."""
 
 _POLL_SECONDS = 0.05
 _ACTION_CHECK_SECONDS = 1.0
@@ -26,10 +26,10 @@ _ACTION_CHECK_SECONDS = 1.0
 
 
 class TimeBudget:
-    """Time budget of one :class:`Run`, which begins now, and the waits inside it.
+    """Time budget of one :class:`Run`, which begins with the creation of this object, and the waits inside it.
 
     :param run: run in progress, whose lease is held and whose source and sink are open
-    :param random_deviation: returns a random number in [-1, 1] that spreads retries
+    :param random_deviation: function that returns a random number in [-1, 1], by which delays of retries are spread
     """
 
     def __init__(self, run: Run, random_deviation: Callable[[], float]) -> None:
@@ -40,7 +40,7 @@ class TimeBudget:
 
     @property
     def is_overdue(self) -> bool:
-        """Return whether budget and :data:`GRACE` are over, so that a wave which still runs must be cancelled."""
+        """True if the time budget and :data:`GRACE` are over, so that a wave which still runs must be cancelled."""
         return time.monotonic() > self._deadline + GRACE
 
     def is_most_of_budget(self, seconds: float) -> bool:
@@ -55,6 +55,7 @@ class TimeBudget:
     def wait_until(self, moment: datetime) -> None:
         """Wait until a time, but not beyond the end of the budget; return early after applying a stored action.
 
+        :param moment: the time
         :raises StaleEpochError: if the lease was lost
         """
         next_check_at = time.monotonic() + _ACTION_CHECK_SECONDS

@@ -45,7 +45,7 @@ _FIRST_WAVE_BATCHES = 256
 _LEAST_WAVE_BATCHES = 16
 _WAVE_SECONDS = 10.0
 _MAX_RESTARTS = 10
-"""Maximum number of times that a run restarts Spark: enough for two batches that kill it before they are held."""
+"""Maximum number of times that a run restarts Spark. It suffices until two batches that kill Spark are held."""
 _OVERDUE_HINT = (
     "Nothing was lost: its batches are planned again. The first of each lane runs alone in the next run; one that is "
     "cancelled in this way retry.rounds times is held. If batches are merely slow, raise run.time_budget or lower "
@@ -58,7 +58,7 @@ class WaveLoop:
 
     :param run: run in progress, whose lease is held and whose source and sink are open
     :param engine: interface to Spark, which executes the waves
-    :param rounds: whether to run later rounds, too; otherwise a batch that used up a round waits for the retry task
+    :param rounds: whether to execute later rounds too; otherwise a batch that used up a round waits for the retry task
     :param plan_on: whether to plan more records of the source while batches get their verdict
     """
 
@@ -123,7 +123,7 @@ class WaveLoop:
     def _plan_next(self) -> list[Batch]:
         """Apply stored actions and plan new batches; return all planned batches that this run may begin, oldest first.
 
-        They include batches whose next attempt is not due yet. Empty if nothing is left to begin in this run.
+        Batches whose next attempt is not due yet are included. The list is empty if this run has nothing left to begin.
         """
         self._run.apply_stored_actions()
         self._run.measure()
@@ -138,6 +138,8 @@ class WaveLoop:
         """Return the planned batches that this run begins now or later, by key; none if the pipeline is not running.
 
         In a pinned pipeline, a batch that the run may not begin also excludes all later batches of its partition.
+
+        :raises StaleEpochError: if the pipeline is not running because a force stop has taken the lease
         """
         found = []
         for record in self._run.ledger.partitions(self._pipeline.name).values():
@@ -161,13 +163,13 @@ class WaveLoop:
         with self._run.step("spark_start"):
             ready = self._engine.ready(self._run.check)
         shape = None if self._run.planning.schema is None else self._run.planning.schema.shape
-        # A version is newer than the columns that Spark knew when it started.
+        # The current schema version may be newer than the columns that Spark knew when it started.
         as_read = shape is not None and not (self._pipeline.transform.select or self._pipeline.transform.python)
         self._run.sink.check_columns(shape.outputs if shape is not None and as_read else ready.columns)
         lanes = self._pipeline.consumer.lane_count(ready.parallelism)
         lanes = min(lanes, self._run.setup.most_lanes() or lanes)
         chosen = self._choose_batches(due, lanes)
-        # Located first: a batch whose file is gone stays planned, and at most once is not resolved as sent.
+        # Before the batches begin, so that a batch whose file is gone stays planned instead of counting as sent.
         tasks = self._task_builder.tasks(chosen)
         self._skipped.update(self._task_builder.refused)
         if not tasks:
@@ -194,7 +196,7 @@ class WaveLoop:
             log.warning("Wave %d of %s was lost: %s", wave.number, self._pipeline.name, error)
             self._settle_lost_wave(wave, alone=alone, error=error.error)
         except EngineError as error:
-            # On a local master the executor is Spark itself, so a batch that kills one kills the other.
+            # On a local master, driver and executor are one process, so a batch that kills its executor kills Spark.
             counted = alone and self._engine.loss_blames_batch
             revived = self._engine.revive()
             self._settle_lost_wave(wave, alone=revived and counted, error=error.info)
@@ -206,10 +208,10 @@ class WaveLoop:
             self._settle(outcomes, started)
 
     def _publish(self, refresh: Refresh, batch: Batch) -> None:
-        """Publish a refresh in this process, and settle its batch; nothing is settled if it is held for a user.
+        """Publish a refresh in this process, and settle its publishing batch, unless that is held for a user.
 
         :param refresh: the run's refresh
-        :param batch: the batch that publishes
+        :param batch: the publishing batch
         """
         started = time.monotonic()
         self._settlement.begin_wave([batch.key])
@@ -308,7 +310,11 @@ class WaveLoop:
             self._outage_wait.end()
 
     def _count(self, outcomes: Sequence[Outcome], settlement: Settlement) -> None:
-        """Add a settled wave to summary and metrics; batches that wait for a retry task are not begun again."""
+        """Add a settled wave to summary and metrics, and exclude from this run the batches that wait for a retry task.
+
+        :param outcomes: outcomes of the wave's batches
+        :param settlement: result of settling them
+        """
         summary = self._run.summary
         self._run.settled(settlement.acked)
         self._run.metrics.ended(outcomes, settlement.decisions.values())
@@ -326,6 +332,9 @@ class WaveLoop:
         """Count batches without a receipt (delivery at_most_once), and halt on an error that every batch would have.
 
         Batches that were sent are not sent again.
+
+        :param outcomes: outcomes of the wave's batches
+        :raises HaltError: if such an error occurred
         """
         unconfirmed = [outcome for outcome in outcomes if outcome.receipt is None]
         self._run.unconfirmed += len(unconfirmed)
@@ -335,7 +344,9 @@ class WaveLoop:
                 raise halt_error(self._run, error, outcomes)
 
     def _settle_lost_wave(self, wave: Wave, *, alone: bool, error: ErrorInfo) -> None:
-        """Settle the batches of a wave that Spark lost by their receipts; each lane's first suspect then runs alone.
+        """Settle the batches of a wave that Spark lost by their receipts.
+
+        In the next waves, the first batch of each lane without a receipt, which may have caused the loss, runs alone.
 
         :param wave: the wave
         :param alone: whether the wave had a single batch that counts as the cause

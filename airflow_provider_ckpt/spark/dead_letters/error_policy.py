@@ -1,6 +1,6 @@
-"""Apply a pipeline's ``error_policy`` to the errors of single records: skip a record, or fail its batch.
+"""Apply a pipeline's ``error_policy`` to the errors of single records: skip the record, or fail its whole batch.
 
-By default, a record with an error becomes a dead letter.
+A record whose error ``error_policy`` does not mention becomes a dead letter.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def dead_letter(
 ) -> DeadLetter:
     """Create the dead letter of one record.
 
-    :param reader: the lane's reader, which knows the record's origin
+    :param reader: reader of the batch's source, which knows the record's origin
     :param task: the batch
     :param position: source position of the record
     :param record: values of the source's columns; None if the source no longer contains the record
@@ -59,11 +59,12 @@ def from_rejected(
 ) -> list[DeadLetter]:
     """Create the dead letters of the records that the transform rejected.
 
-    :param reader: the lane's reader
+    :param reader: reader of the batch's source
     :param task: the batch
     :param rejected: position, verdict, message and original columns of each record
     :param traces: Spark's error texts for the records that have one, by position as text
-    :param raw: whether the source yields bytes rather than columns
+    :param raw: whether the source yields bytes (``value``, and possibly ``key``, ``headers`` and ``timestamp``) rather
+        than columns
     """
     found = []
     for batch in rejected.to_batches():
@@ -76,7 +77,11 @@ def from_rejected(
 
 
 def unpack_originals(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the positions of records, and the source's columns from their column :data:`~.columns.ORIGINAL`."""
+    """Unpack the struct column :data:`~.columns.ORIGINAL` of an Arrow batch.
+
+    :param batch: records, with their positions and the column ``__original``
+    :return: Arrow batch of the positions, followed by one column for each column of the source
+    """
     import pyarrow as pa
 
     original = batch.column(c.ORIGINAL)
@@ -85,12 +90,11 @@ def unpack_originals(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def restore_values(reader: Reader, task: BatchTask, rejected: pa.Table) -> pa.Table:
-    """Return rejected records with the ``value`` bytes that the reader has left out.
+    """Return rejected records with the ``value`` bytes that their reader has left out, read again from the source.
 
-    The bytes are read from the source again. A reader leaves out the bytes of a record whose JSON it has decoded
-    itself.
+    A reader leaves out the bytes of a record whose JSON it has decoded itself.
 
-    :param reader: the lane's reader
+    :param reader: reader of the batch's source
     :param task: the batch
     :param rejected: the rejected records: position, verdict, message and original columns
     :raises SourceError: if the source no longer contains one of these records; the batch is then attempted again
@@ -127,10 +131,11 @@ def restore_values(reader: Reader, task: BatchTask, rejected: pa.Table) -> pa.Ta
 def from_batch(reader: Reader, task: BatchTask, error: ErrorInfo, *, raw: bool) -> list[DeadLetter]:
     """Read a batch again and create a dead letter for each of its records.
 
-    :param reader: the lane's reader
+    :param reader: reader of the batch's source
     :param task: the batch
-    :param error: reason why the batch is given up
-    :param raw: whether the source yields bytes rather than columns
+    :param error: reason why the whole batch is not delivered, which each dead letter gets as its error
+    :param raw: whether the source yields bytes (``value``, and possibly ``key``, ``headers`` and ``timestamp``) rather
+        than columns
     """
     if isinstance(reader, ReplayReader) and is_replay(task):
         return reader.all_with_error(task, error)
@@ -142,11 +147,11 @@ def from_batch(reader: Reader, task: BatchTask, error: ErrorInfo, *, raw: bool) 
 
 
 def unreadable_dead_letters(reader: Reader, task: BatchTask) -> list[DeadLetter]:
-    """Return the dead letters of a replay's batch that cannot be converted back to records.
+    """Return those dead letters of a replay's batch that cannot be converted back to records.
 
-    The error of each is the reason why it cannot.
+    The error of each dead letter says why it cannot be converted.
 
-    :param reader: the lane's reader; the result is empty if it is no :class:`ReplayReader`
+    :param reader: reader of the batch; the result is empty if it is no :class:`ReplayReader`
     :param task: the replay's batch
     """
     return reader.unreadable_dead_letters(task) if isinstance(reader, ReplayReader) else []
@@ -159,11 +164,12 @@ def from_source(
 
     If the source no longer contains any record at a position, the dead letters of that position have no value.
 
-    :param reader: the lane's reader
+    :param reader: reader of the batch's source
     :param task: the batch
     :param record_positions: positions of the batch's records as they were first read
-    :param errors: errors by record number
-    :param raw: whether the source yields bytes rather than columns
+    :param errors: error of each record concerned, by record number
+    :param raw: whether the source yields bytes (``value``, and possibly ``key``, ``headers`` and ``timestamp``) rather
+        than columns
     :raises SourceError: if the source now contains another number of records at a position, so that it is unknown which
         of them have the errors; the batch is then attempted again
     """
@@ -203,16 +209,15 @@ def from_rows(
     *,
     raw: bool,
 ) -> list[DeadLetter]:
-    """Create dead letters for rows with an error, without reading the source again.
+    """Create dead letters from rows that are still in memory as they were read, without reading the source again.
 
-    The rows must still be in memory as they were read.
-
-    :param reader: the lane's reader, which knows the records' origin
+    :param reader: reader of the batch's source, which knows the records' origin
     :param task: the batch
     :param record_positions: positions of the batch's records
     :param rows: the batch's rows, with their record numbers
-    :param errors: errors by record number
-    :param raw: whether the source yields bytes rather than columns
+    :param errors: error of each record concerned, by record number
+    :param raw: whether the source yields bytes (``value``, and possibly ``key``, ``headers`` and ``timestamp``) rather
+        than columns
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -230,6 +235,8 @@ def row_json(row: Mapping[str, Any]) -> bytes:
 
     A value for which JSON has no type becomes text as PostgreSQL writes it. The bytes of text that is not valid UTF-8
     are kept.
+
+    :param row: values by column name
     """
     return json.dumps(row, default=_to_text, ensure_ascii=False).encode("utf-8", "surrogateescape")
 

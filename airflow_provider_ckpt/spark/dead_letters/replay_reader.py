@@ -1,6 +1,6 @@
-"""Read the batches of a replay from the dead letters that the sink stores, and all other batches from the source.
+"""Read the batches of a replay, which delivers dead letters again, from the sink that stores the dead letters.
 
-The task of a replay's batch names the dead letters that belong to it.
+All other batches are read from the source. The task of a replay's batch says which dead letters belong to the batch.
 """
 
 from __future__ import annotations
@@ -28,17 +28,15 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.core.wave_messages import BatchTask
 
 DETAIL = "dead_letters"
-"""Key in :attr:`BatchTask.detail`: the batch's selections of dead letters, each with the position that its first one
-has in the batch.
-"""
+"""Key in :attr:`BatchTask.detail` of a replay's batch. Its value lists the batch's selections of dead letters, each
+with the position that the selection's first dead letter has in the batch."""
 
 NEWEST_FIRST = "newest_first"
-"""Key in :attr:`BatchTask.detail`: whether the dead letters of a selection are numbered from the newest to
-the oldest.
-"""
+"""Key in :attr:`BatchTask.detail` of a replay's batch. Its value says whether the dead letters of a selection are
+numbered from the newest to the oldest."""
 
 NO_ORIGINAL = "original"
-"""Suffix of the header of a dead letter that has no bytes, because the record was no longer in the source."""
+"""End of the name of the header that marks a dead letter without bytes: the source no longer contained the record."""
 
 HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 """Spark SQL type of the ``headers`` column, the headers of a message."""
@@ -62,7 +60,7 @@ def is_replay(task: BatchTask) -> bool:
 
 
 class ReplayReader:
-    """Reader of a lane that reads replays from the sink and other batches from the source.
+    """Reader that reads replays, which send dead letters again, from the sink, and other batches from the source.
 
     It implements :class:`~.source_protocol.Reader`.
 
@@ -80,7 +78,10 @@ class ReplayReader:
         self._dead_letters: dict[int, DeadLetter] = {}
 
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
-        """Yield the records of a batch. Dead letters that cannot be converted back to a record are left out."""
+        """Yield the records of a batch; dead letters that cannot be converted back to a record are left out.
+
+        :param task: the batch, a replay or another batch
+        """
         return self._records(task) if is_replay(task) else self._reader.read(task)
 
     def accept(self, task: BatchTask, records: Iterable[pa.RecordBatch]) -> None:
@@ -93,7 +94,11 @@ class ReplayReader:
             cast("SparkFedReader", self._reader).accept(task, records)
 
     def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
-        """Return the dead-letter headers that describe a record's origin; in a replay, those of its dead letter."""
+        """Return the dead-letter headers that describe a record's origin; in a replay, those of its dead letter.
+
+        :param task: the batch
+        :param position: position of the record
+        """
         return self._dead_letters_of(task)[position].headers if is_replay(task) else self._reader.origin(task, position)
 
     def close(self) -> None:
@@ -112,7 +117,11 @@ class ReplayReader:
         return replace(self._dead_letters_of(task)[position], position=position, error=error)
 
     def all_with_error(self, task: BatchTask, error: ErrorInfo) -> list[DeadLetter]:
-        """Return all dead letters of a replay's batch, each with the error because of which the batch is given up."""
+        """Return all dead letters of a replay's batch, each with the error because of which the batch is rejected.
+
+        :param task: the replay's batch
+        :param error: the error
+        """
         return [self.with_error(task, position, error) for position in sorted(self._dead_letters_of(task))]
 
     def unreadable_dead_letters(self, task: BatchTask) -> list[DeadLetter]:
@@ -139,10 +148,11 @@ class ReplayReader:
             yield pa.RecordBatch.from_arrays(columns, names)
 
     def _separate_bad_records(self, task: BatchTask) -> tuple[list[tuple[int, list[Any]]], dict[int, str]]:
-        """Convert the dead letters of a replay's batch back to records.
+        """Convert the dead letters of a replay's batch back to records, as far as possible.
 
-        :return: position and column values of each dead letter that can be converted; for the others, by position, the
-            reason why they cannot
+        :param task: the replay's batch
+        :return: pair of the convertible dead letters, each as its position and column values, and of a dict that maps
+            the position of each other dead letter to the reason why it cannot be converted
         """
         convertible: list[tuple[int, list[Any]]] = []
         bad: dict[int, str] = {}

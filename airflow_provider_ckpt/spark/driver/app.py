@@ -1,7 +1,8 @@
 """Spark application of the ``submit`` engine: it runs the waves of one run and returns their outcomes.
 
-``spark-submit`` starts it with the run directory, through which it exchanges files with the process that holds the
-lease. That process decides everything and alone knows the ledger. See ``run_directory_protocol.py`` for the files.
+``spark-submit`` starts it with the path of the run directory. In that directory it exchanges files with the lease
+holder, the process that holds the pipeline's lease; the lease holder plans the waves and is the only one to use the
+ledger. See ``run_directory_protocol.py`` for the files.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ _JVM_BYTES = 1 << 30
 """Resident memory of the Java process in bytes, in addition to the maximum heap, above which the driver is replaced."""
 
 _OLD_GENERATIONS = ("Old", "Tenured")
-"""Words in the names of the memory pools that hold long-lived objects; the name depends on the garbage collector."""
+"""Parts of the names of the JVM's memory pools for long-lived objects; the names depend on the garbage collector."""
 
 _HEAP_SHARE = 0.75
 """Share of the maximum heap (0 to 1) still in use after a garbage collection, above which the driver is replaced."""
@@ -44,8 +44,9 @@ class Memory:
         self.has_grown = False
 
     def measure(self) -> None:
-        """Measure the memory of Python and Java; above a limit, set ``has_grown`` and log a warning. Called after each
-        run.
+        """Measure the memory of the driver's processes; above a limit, set ``has_grown`` and log a warning.
+
+        Called after each run.
         """
         from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 

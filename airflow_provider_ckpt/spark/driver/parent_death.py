@@ -1,8 +1,8 @@
 """Kill a process when its parent ends, so that a killed task leaves no Spark running. Linux only.
 
-Run as a program, this module requests that for its own process and then executes another program in its place.
-``preexec_fn`` of ``subprocess`` is no alternative: it runs Python code between ``fork`` and ``exec``, which may wait
-forever for a lock that another thread held at the fork.
+Run as a program, this module asks the kernel for that on behalf of its own process, and then executes another program
+in its place. ``preexec_fn`` of ``subprocess`` is no alternative: it runs Python code between ``fork`` and ``exec``,
+which may wait forever for a lock that another thread held at the fork.
 """
 
 from __future__ import annotations

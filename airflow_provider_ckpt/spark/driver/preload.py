@@ -1,6 +1,7 @@
 """Shorten the start of a cold Spark: import modules before they are needed, and start a first Python worker.
 
-All of this is optional. An error is ignored here, and occurs again where the module or the worker is needed.
+Nothing depends on these preparations. An error is ignored here, and occurs again where the module or the worker is
+needed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Protocol of the run directory: files through which the lease holder and the Spark driver communicate.
 
-The directory has mode 0700 and exists for one run. The lease holder writes ``job.json`` (mode 0600), which contains
-passwords; the driver deletes it before it parses the text. Then the lease holder appends waves to ``waves.jsonl``, and
-the driver appends its replies to ``replies.jsonl``. A line is complete once its newline is written.
+The lease holder is the process that holds the pipeline's lease, such as an Airflow task. The directory has mode 0700
+and exists for one run. The lease holder writes ``job.json`` (mode 0600), which contains passwords; the driver deletes
+it before it parses the text. Then the lease holder appends waves to ``waves.jsonl``, and the driver appends its replies
+to ``replies.jsonl``. A line is complete once its newline is written.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ _PAUSE = 0.02
 
 
 def _sleep() -> bool:
-    """Wait for 20 ms. Return True, for "go on": a driver of the ``submit`` engine is killed with the lease holder."""
+    """Wait for 20 ms and return True: the lease holder lives, since its end would have killed this driver."""
     time.sleep(_PAUSE)
     return True
 
 
 def _no_notification() -> None:
-    """Send no notification: the other process reads the file again every few milliseconds anyway."""
+    """Do nothing. Default of ``notify`` where the other process reads the file again every few milliseconds."""
 
 
 class JsonLinesTail:
@@ -157,7 +158,7 @@ class LeaseHolderSide:
             file.write(json.dumps(job.to_json()).encode())
 
     def delete_job(self) -> None:
-        """Delete ``job.json`` if the driver ended before it read and deleted that file."""
+        """Delete ``job.json``, for the case that the driver ended before it read and deleted the file."""
         (self._directory / _JOB).unlink(missing_ok=True)
 
     def send(self, wave: Wave) -> None:

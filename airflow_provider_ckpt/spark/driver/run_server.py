@@ -1,4 +1,7 @@
-"""Server of a standing driver: it executes the runs of its clients, each in a thread and Spark session of its own."""
+"""Server of a standing driver, a Spark application that stays up between runs.
+
+It executes the runs of its clients, each run in a thread and Spark session of its own.
+"""
 
 from __future__ import annotations
 
@@ -96,10 +99,10 @@ class RunServer:
         return listener
 
     def _must_end(self) -> bool:
-        """Stop accepting runs if the driver is idle, worn out or cannot be found; return whether it must end now.
+        """Stop accepting runs if the driver is idle, worn out or unreachable; return whether the driver must end now.
 
-        It is worn out after :data:`_MAX_RUNS` runs or above a limit of memory. Clients cannot find it if its
-        socket was deleted.
+        It is worn out after :data:`_MAX_RUNS` runs or above a limit of memory, and unreachable if its socket was
+        deleted.
         """
         self._shorten_log()
         stopped = is_stopped(self._spark)
@@ -130,7 +133,10 @@ class RunServer:
                 os.truncate(path, 0)
 
     def _answer(self, connection: socket.socket) -> None:
-        """Serve one connection, in a thread of its own, and count it as ended afterwards."""
+        """Serve one connection, in a thread of its own; at the end, reduce the number of connected clients.
+
+        :param connection: connection to the client
+        """
         try:
             self._answer_request(connection)
         finally:
@@ -138,10 +144,12 @@ class RunServer:
                 self._clients -= 1
 
     def _answer_request(self, connection: socket.socket) -> None:
-        """Read a client's request and do as it asks: serve a run, stop the driver, or send the status. Then close the
-        connection.
+        """Read a client's request, do as it asks, and close the connection.
 
-        A client of another user gets no answer.
+        A client may ask to serve a run, to stop the driver, or for the driver's status. A client of another user gets
+        no answer.
+
+        :param connection: connection to the client
         """
         with connection:
             if not standing_protocol.is_same_user(connection):
@@ -276,9 +284,12 @@ class RunServer:
                 run.connection.shutdown(socket.SHUT_RDWR)
 
     def _serve_job(self, side: DriverSide, job: Job) -> None:
-        """Execute a run's waves in a session with the properties of its declaration.
+        """Execute a run's waves in a Spark session with the properties of the pipeline's declaration.
 
         If such a session cannot be created, the error is sent to the lease holder and nothing is executed.
+
+        :param side: the driver's operations on the run directory
+        :param job: description of the run
         """
         from airflow_provider_ckpt.core.errors import CkptError
         from airflow_provider_ckpt.spark.driver.serve import serve

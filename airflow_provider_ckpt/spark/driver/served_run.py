@@ -1,4 +1,4 @@
-"""One run that a standing driver serves now."""
+"""State of one run that a standing driver is serving."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from airflow_provider_ckpt.spark.driver import standing_protocol
 
 _POLL_INTERVAL = 0.5
-"""Seconds after which a run's file of waves is read again even if the client has sent no :data:`BELL`."""
+"""Seconds after which a run's file of waves is read again even if the client has not announced a new wave."""
 
 
 @dataclass
 class ServedRun:
-    """One run that the driver serves now.
+    """A run that a standing driver is serving: its connection, its place in Spark's scheduler and its wake-up event.
 
     :param number: number of the run among all runs that this driver has accepted, from 1
     :param slot: number of the run's pool in Spark's scheduler, which no other current run has
@@ -24,7 +24,7 @@ class ServedRun:
     :ivar epoch: epoch of the run; 0 until the job is read
     :ivar started: time at which the run was accepted, in seconds of the monotonic clock
     :ivar bell: event that is set when there may be a new wave, or when the client is gone
-    :ivar client_gone: whether the client is gone
+    :ivar client_gone: whether the client has closed its end of the connection
     """
 
     number: int
@@ -42,16 +42,13 @@ class ServedRun:
         return f"ckpt-run-{self.number}"
 
     def wait(self) -> bool:
-        """Wait until there may be a new wave; return False if the client is gone.
-
-        The wait takes :data:`_POLL_INTERVAL` at most.
-        """
+        """Wait until there may be a new wave, for 0.5 s at most; return False if the client is gone."""
         self.bell.wait(_POLL_INTERVAL)
         self.bell.clear()
         return not self.client_gone
 
     def notify(self) -> None:
-        """Tell the client, by a :data:`BELL`, that the run directory has a new reply."""
+        """Tell the client, by a :data:`~.standing_protocol.BELL` byte, that the run directory has a new reply."""
         if not self.client_gone:
             try:
                 self.connection.sendall(standing_protocol.BELL)

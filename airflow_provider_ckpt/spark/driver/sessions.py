@@ -1,4 +1,4 @@
-"""Spark sessions of a standing driver. A run takes one, and leaves it for the next run of the same declaration."""
+"""Spark sessions of a standing driver, kept after a run for the next run of the same pipeline declaration."""
 
 from __future__ import annotations
 
@@ -19,13 +19,11 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.spark.job import Job
 
 _MAX_KEPT = 64
-"""Largest number of sessions that are kept for another run; the one that has waited longest is dropped first."""
+"""Largest number of idle sessions in the pool; beyond it, the session that has been idle longest is dropped."""
 
 
 class Sessions:
-    """The Spark sessions of a standing driver, kept after a run for the next run of the same pipeline declaration.
-
-    A session serves one run at a time.
+    """Pool of the Spark sessions of a standing driver. A session serves one run at a time.
 
     :param first: the session that Spark started with, from which the others are created
     """
@@ -43,6 +41,7 @@ class Sessions:
     def take(self, job: Job) -> PreparedWaves:
         """Return a Spark session for a run: one of an earlier run of the same declaration, or a new one.
 
+        :param job: description of the run
         :raises ConfigError: if a property of ``run.conf`` cannot be set in a new session
         """
         with self._lock:
@@ -68,14 +67,24 @@ class Sessions:
 
 
 def _key(job: Job) -> str:
-    """Return a digest of the declaration and of the source's columns; runs with equal digests can share a session."""
+    """Return a digest of a run's pipeline declaration and source columns.
+
+    Runs with equal digests can share a session.
+
+    :param job: description of the run
+    """
     shape = job.shape
     parts = json.dumps([job.document, shape.raw, list(shape.columns), dict(shape.refused)], sort_keys=True)
     return hashlib.sha256(parts.encode()).hexdigest()
 
 
 def _configure(session: SparkSession, job: Job) -> None:
-    """Set the declaration's session properties (``run.conf``) in a new session."""
+    """Set the declaration's session properties (``run.conf``) in a new session.
+
+    :param session: the session
+    :param job: description of the run, with the declaration
+    :raises ConfigError: if a property cannot be set
+    """
     from pyspark.errors import PySparkException
 
     pipeline = job.pipeline

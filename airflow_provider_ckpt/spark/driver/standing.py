@@ -1,8 +1,8 @@
 """Spark application of the ``warm`` engine: a standing driver, which serves each run in its own thread and session.
 
 ``spark-submit`` starts it with two arguments: the driver's own directory, and the seconds without runs after which it
-ends. See ``run_server.py`` for how it serves runs, ``standing_protocol.py`` for the socket on which clients ask for
-that, and ``run_directory_protocol.py`` for the files of a run.
+ends. ``run_server.py`` serves the runs, ``standing_protocol.py`` defines the socket on which clients request them, and
+``run_directory_protocol.py`` the files of a run.
 """
 
 from __future__ import annotations

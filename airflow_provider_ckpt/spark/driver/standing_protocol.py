@@ -87,5 +87,9 @@ def read_line(connection: socket.socket) -> dict[str, Any]:
 
 
 def directory_of(path: Path) -> int:
-    """Open a directory and return its file descriptor; fail if the path is a symbolic link."""
+    """Open a directory and return its file descriptor.
+
+    :param path: path of the directory
+    :raises OSError: if the directory cannot be opened, or the path is a symbolic link
+    """
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

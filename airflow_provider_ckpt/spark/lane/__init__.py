@@ -1,1 +1,1 @@
-"""A lane: one task of a wave's Spark job, which reads, transforms and delivers its list of batches in order."""
+"""Lanes: each is one task of a wave's Spark job, which reads, transforms and delivers a list of batches in order."""

@@ -1,6 +1,6 @@
 """Deliver a lane's batches: check each batch's record counts, and have the sink's writer claim its verdict.
 
-A batch that fails does not fail its lane: each batch returns its outcome as one row.
+A batch that fails does not fail its lane: each batch yields its outcome as one row of the wave's result.
 """
 
 from __future__ import annotations
@@ -91,6 +91,8 @@ class Lane:
         """Return whether an earlier failure in this lane keeps a batch from being attempted.
 
         Such a failure is an outage of source or sink or, in a pinned pipeline, a failed batch of the same partition.
+
+        :param task: the batch
         """
         return self._unreachable or task.key in self._stopped
 
@@ -110,9 +112,11 @@ class Lane:
         return self.defer(DeferredBatch.from_rejected(task, gathered.rejected))
 
     def defer(self, deferred: DeferredBatch) -> DeferredBatch:
-        """Register a batch that the driver is to run again, and return it.
+        """Register a deferred batch, which the driver is to run again, and return it.
 
         In a pinned pipeline, the lane then does not attempt the later batches of the same partition.
+
+        :param deferred: the batch
         """
         self._deferred.add(deferred.key)
         return deferred
@@ -148,14 +152,22 @@ class Lane:
         return None if outcome is None else self._ended(task, outcome)
 
     def _ended(self, task: BatchTask, outcome: Outcome) -> Outcome:
-        """Return an outcome with its duration; after a failure, remember what the lane must not attempt any more."""
+        """Return an outcome with its duration. After a failure, remember which later batches the lane must not attempt.
+
+        :param task: the batch
+        :param outcome: outcome of its attempt
+        """
         if outcome.outcome is AttemptOutcome.FAILED:
             self._unreachable = outcome.error is not None and outcome.error.is_outage
             self._stopped.add(task.key)
         return self._with_seconds(outcome)
 
     def _attempt(self, task: BatchTask, gathered: GatheredBatch) -> Outcome:
-        """Turn a batch's records into rows and dead letters, check the counts, and have the writer deliver both."""
+        """Turn a batch's records into rows and dead letters, check the counts, and have the writer deliver both.
+
+        :param task: the batch
+        :param gathered: the batch's records as they were read and transformed
+        """
         if gathered.failure is not None:
             return _failed(task, gathered.failure)
         if task.instruction is Instruction.REJECT:
@@ -234,11 +246,11 @@ class Lane:
             self._writer = None
 
     def _positions(self, task: BatchTask, gathered: GatheredBatch) -> str | None:
-        """Return the positions of a batch's records as the text that its receipt stores.
+        """Return the positions of a batch's records as text for its receipt, by which ``recover`` finds late ones.
 
-        ``recover`` finds late records by it.
-
-        :return: None if the source has no cursor, if the batch is a replay, or if it is given up (verdict ``void``)
+        :param task: the batch
+        :param gathered: the batch's records
+        :return: None if the source has no cursor, if the batch is a replay, or if its instruction is ``void``
         """
         source = self._pipeline.source
         if not source.ordered_by_cursor or source.is_full or task.key.is_replay:

@@ -3,8 +3,8 @@
 It serves pipelines without a transform, and those that only decode JSON. A batch with a record that is not flat JSON
 (see ``plain_json.py``) is deferred: the lane returns it, and it is run again through the JVM. A thread reads one batch
 ahead, so that the source works while the sink commits. Batches between two PostgreSQL tables with the same columns are
-copied as raw bytes (see ``connectors/postgres/raw_copy.py``). From the first batch that cannot be copied so, the lane
-reads records.
+copied as raw bytes (see ``connectors/postgres/raw_copy.py``). If a batch cannot be copied as bytes, the lane reads this
+batch and all later ones as records.
 """
 
 from __future__ import annotations
@@ -73,11 +73,11 @@ def run_lane(
 def _deliver(
     lane: Lane, prefetcher: _Prefetcher, raw_copy: RawCopy | None, task: BatchTask, index: int
 ) -> Outcome | DeferredBatch:
-    """Deliver a batch as raw data if possible, else as records; defer it if Spark must decode its records.
+    """Deliver a batch as raw bytes if possible, else as records; defer it if Spark must decode its records.
 
     :param lane: the lane, which delivers the batch
     :param prefetcher: reader of the lane's batches
-    :param raw_copy: copy of raw data for the lane; None if the pipeline's rows must be read as records
+    :param raw_copy: object that copies rows as bytes; None if the pipeline's rows must be read as records
     :param task: the batch
     :param index: index of the batch in the lane, from 0
     """
@@ -98,7 +98,7 @@ class _Prefetcher:
     :param tasks: the lane's batches, in order
     :param empty: table without rows in the schema of the rows to deliver, used for a batch without records
     :param flat_decoder: decoder of flat JSON records; None if nothing is decoded
-    :param raw_copy: copy of raw data for the lane, used for reading as long as it can; None if rows must be read as
+    :param raw_copy: object that reads rows as bytes, until a batch cannot be read so; None if rows must be read as
         records
     """
 
@@ -155,12 +155,19 @@ class _Prefetcher:
             self._reader.close()
 
     def _read(self, index: int) -> GatheredBatch | RawRows | None:
-        """Read the batch with this index in the lane, as raw data if possible, else as records."""
+        """Read a batch as raw bytes if possible, else as records; return None if Spark must decode it.
+
+        :param index: index of the batch in the lane, from 0
+        """
         rows = self._raw_copy.read(self._tasks[index]) if self._raw_copy is not None else None
         return self._read_records(index) if rows is None else rows
 
     def _read_records(self, index: int) -> GatheredBatch | None:
-        """Read the batch with this index in the lane as decoded records; return None if Spark must decode them."""
+        """Read a batch as decoded records; return None if Spark must decode them.
+
+        :param index: index of the batch in the lane, from 0
+        :return: the batch; an error of reading is in :attr:`GatheredBatch.failure`
+        """
         import pyarrow as pa
 
         task = self._tasks[index]
@@ -180,14 +187,19 @@ class _Prefetcher:
             return GatheredBatch.of(self._empty, failure=to_error_info(error, traced=self._traced))
 
     def _decoded(self, flat_decoder: FlatJsonDecoder, records: pa.RecordBatch) -> pa.RecordBatch | None:
-        """Return raw records as decoded rows; None if Spark must decode one, or one exceeds ``max_record_bytes``."""
+        """Return raw records as decoded rows; None if Spark must decode one of them, or one exceeds
+        ``max_record_bytes``.
+
+        :param flat_decoder: decoder of flat JSON records
+        :param records: records as the reader yields them
+        """
         _, large = oversized_records.separate(records, self._largest)
         return None if large else flat_decoder.rows(records)
 
     def _separate_bad_records(self, reader: Reader, task: BatchTask, records: pa.Table) -> GatheredBatch:
-        """Return a batch with dead letters for records with invalid UTF-8 or a time out of range, and the rest as rows.
+        """Turn records with invalid UTF-8 or a time out of range into dead letters; return the batch with both.
 
-        :param reader: the lane's reader, which knows the records' origin
+        :param reader: reader of the batch's source, which knows the records' origin
         :param task: the batch
         :param records: all records of the batch, with their positions
         """

@@ -1,6 +1,6 @@
-"""Collect the records of a lane, which Spark passes in pieces, into whole batches, divided by verdict.
+"""Collect the records of a lane, which Spark passes in pieces, into whole batches, divided by the transform's verdict.
 
-The verdict of a record is that of the transform: deliver it, reject it, or leave it out.
+The verdict of a record says whether it is delivered, filtered or rejected.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class GatheredBatch:
-    """All records that were read of one batch, divided into those to deliver, dead letters and filtered ones.
+    """All records that were read of one batch, divided into records to deliver, dead letters and filtered records.
 
     :param rows: records to deliver: :data:`~.sink_protocol.ROW_NUMBER`, then the output columns
     :param positions: source positions of all records that reached delivery
-    :param read: number of records that were read, or :data:`NOT_ATTEMPTED`
+    :param read: number of records that were read, or :data:`~.columns.NOT_ATTEMPTED`
     :param dead_letters: dead letters of rejected records
     :param filtered: number of records that are neither delivered nor rejected, such as those that ``where`` excludes
     :param failure: the error that ended reading; None if all records were read
@@ -82,7 +82,7 @@ class BatchSlice:
 
 
 class Gatherer:
-    """Buffer that collects the rows of a micro-batch, which Spark passes in several Arrow batches.
+    """Buffer that collects the rows of one micro-batch, which Spark passes in several Arrow batches.
 
     :param traced: whether the error of a batch that cannot be gathered includes a traceback
     """
@@ -110,11 +110,11 @@ class Gatherer:
     def take(self, reader: Reader, task: BatchTask, shape: RecordShape, *, read_by_spark: bool) -> GatheredBatch:
         """Return the batch whose slices were added since the last call, with its records divided by verdict.
 
-        :param reader: the lane's reader, which reads rejected records again if necessary
+        :param reader: reader of the batch's source, which reads rejected records again if necessary
         :param task: the batch
         :param shape: names and types of the source's columns
-        :param read_by_spark: whether Spark itself reads the source. Each record then carries its original columns. They
-            are passed to ``reader``, which yields them when records are read again; a batch to reject is gathered for
+        :param read_by_spark: whether Spark itself reads the source. Each record then carries its original columns,
+            which are passed to ``reader`` for the case that records are read again. A batch to reject is gathered for
             this purpose only
         """
         import pyarrow as pa
@@ -155,7 +155,7 @@ def _add_dead_letters(gathered: GatheredBatch, reader: Reader, task: BatchTask, 
     """Add to a batch the dead letters of records that the transform rejected, and of rows with invalid UTF-8.
 
     :param gathered: the batch, which is changed
-    :param reader: the lane's reader
+    :param reader: reader of the batch's source
     :param task: the batch as it was planned
     :param raw: whether the source yields bytes rather than columns
     """

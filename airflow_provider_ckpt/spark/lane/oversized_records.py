@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 def separate(records: pa.RecordBatch, largest: int) -> tuple[pa.RecordBatch, list[tuple[int, int]]]:
-    """Divide records by size: return the records within the limit, and position and size in bytes of each larger one.
+    """Divide records by size: return those within the limit, and position and size in bytes of each larger record.
 
     :param records: records of a source of bytes: the position, then columns such as ``value``
-    :param largest: limit for the size of the ``value`` column, in bytes
+    :param largest: largest size of a record's ``value`` in bytes (``transform.max_record_bytes``)
     """
     import pyarrow.compute as pc
 
@@ -40,7 +40,7 @@ def separate(records: pa.RecordBatch, largest: int) -> tuple[pa.RecordBatch, lis
 def dead_letters(reader: Reader, task: BatchTask, large: Sequence[tuple[int, int]]) -> list[DeadLetter]:
     """Read the oversized records of a batch again, and return their dead letters.
 
-    :param reader: the lane's reader
+    :param reader: reader of the batch's source
     :param task: the batch
     :param large: position and size in bytes of each oversized record of the batch, as :func:`separate` returns them
     """

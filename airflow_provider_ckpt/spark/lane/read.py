@@ -1,4 +1,4 @@
-"""Read a lane's batches in order, and end each with a marker row."""
+"""Read the batches of a lane (one Spark task) in order, and end each batch with a marker row."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def read_batches(
     """Yield the records of one lane's batches, with a marker row after each batch.
 
     After :attr:`Wave.seconds` no further batch is started. If a batch cannot be read, its marker row contains the
-    error, and the lane goes on with the next batch; after an outage of the source it attempts no more.
+    error, and the lane goes on with the next batch; after an outage of the source it reads no more batches.
 
     :param job: description of the run
     :param wave: the batches, by lane

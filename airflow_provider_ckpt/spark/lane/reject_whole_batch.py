@@ -1,7 +1,7 @@
-"""Reject a batch that is given up: each of its records becomes a dead letter, and none is delivered as a row.
+"""Reject a whole batch: each of its records becomes a dead letter, and none is delivered as a row.
 
-That a batch is given up is decided before: by its error (``core/retry_policy.py``), or when its attempts are used up
-and ``retry.on_exhausted`` is ``dlq`` (``core/on_exhausted.py``).
+A batch is rejected because of its error (``core/retry_policy.py``), or when its attempts are used up and
+``retry.on_exhausted`` is ``dlq`` (``core/on_exhausted.py``).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def reject_all(gathered: GatheredBatch, reader: Reader, task: BatchTask, *, raw:
 
     :param gathered: the batch, which is changed: it gets the dead letters, and their number as the number of records
         read
-    :param reader: the lane's reader
-    :param task: the batch as it was planned, with the error for which it is given up
+    :param reader: reader of the batch's source
+    :param task: the batch as it was planned, with the error because of which it is rejected
     :param raw: whether the source yields bytes rather than columns
     """
     gathered.dead_letters = originals.from_batch(reader, task, task.error or _WITHOUT_CAUSE, raw=raw)

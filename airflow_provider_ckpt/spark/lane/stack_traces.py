@@ -1,8 +1,8 @@
 """Find Spark's own errors for records that the transform rejected. They become the stack traces of the dead letters.
 
 The transform's SQL never raises an error, so Spark's error for a record is found by evaluating the record once more
-with SQL that does. A lane cannot run Spark jobs. It therefore does not deliver such a batch but defers it, that is,
-returns it with the rejected records; the driver evaluates them and runs the batch again.
+with SQL that does raise it. A lane cannot run Spark jobs. It therefore does not deliver a batch with such records but
+defers it, that is, returns it with the rejected records; the driver evaluates these and runs the batch again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.spark.job import Job
 
 TRACES = "traces"
-"""Key in :attr:`BatchTask.detail`: Spark's error texts for the batch's rejected records, by position as text."""
+"""Key in :attr:`BatchTask.detail` of a dict of Spark's error texts for the batch's rejected records, by position as
+text."""
 
 _DEFERRED = "asks"
 _SPARK_ERROR = re.compile(r"\[[A-Z][A-Z0-9_.]+\] .*?(?=\n[ \t]*+at |\n[ \t]*+(?:JVM|Driver) stacktrace|\Z)", re.DOTALL)
@@ -174,7 +175,10 @@ def _evaluating_frames(
 
 
 def _error_text(frames: Iterator[DataFrame]) -> str | None:
-    """Execute data frames until one fails; return Spark's text without stack frames, None if none fails."""
+    """Execute data frames until one fails; return the text of Spark's error without stack frames, None if none fails.
+
+    :param frames: data frames that evaluate a rejected record
+    """
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 

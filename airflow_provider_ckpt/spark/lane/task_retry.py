@@ -1,4 +1,4 @@
-"""Detect that Spark runs a task again, as a retry or speculatively."""
+"""Detect that Spark runs a task again: as a retry after a failure, or speculatively beside the first attempt."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Find text that is not valid UTF-8 in rows to deliver; it comes from SQL expressions or from Parquet files.
 
-No sink can store such text, and with one of them the whole data file of a table is unreadable. Columns are checked in
-bulk, and value by value only if that check fails.
+No sink can store such text, and a single value of it makes the whole data file of a table unreadable. Columns are
+checked in bulk, and value by value only if that check fails.
 """
 
 from __future__ import annotations

@@ -76,7 +76,8 @@ def _outputs(pipeline: Pipeline, names: list[str], shape: RecordShape) -> dict[s
     """Return the SQL expression of each output column, by column name.
 
     :param pipeline: the pipeline's declaration
-    :param names: columns that are output if the pipeline has no ``select``: unchanged, or null if they are refused
+    :param names: columns to output if the pipeline has no ``select``. A column is output unchanged, or as null if the
+        policy of schema changes refuses it
     :param shape: names and types of the source's columns
     """
     null = {name: f"CAST(NULL AS {kind})" for name, (kind, _) in shape.refused.items()}
@@ -95,7 +96,7 @@ def _with_verdicts(
     :param frame: data frame with the control columns, then the columns that expressions may use
     :param pipeline: the pipeline's declaration
     :param checks: checks that a record must pass before ``where`` and ``select`` are evaluated for it
-    :param last: checks that a record must pass which ``where`` has not filtered
+    :param last: checks of the records that ``where`` keeps
     :param select: by temporary column name, the name of an output column and its expression, which may raise an error
     """
     where = pipeline.transform.where
@@ -125,7 +126,7 @@ def _branches(checks: Sequence[RecordCheck]) -> list[str]:
 
 
 def _as_boolean(where: str) -> str:
-    """Return SQL that casts the filter ``where`` to a boolean."""
+    """Return SQL that casts the condition ``transform.where`` to a boolean."""
     return f"CAST({enclosed(where)} AS BOOLEAN)"
 
 
@@ -240,6 +241,9 @@ def _text_checks(pipeline: Pipeline, shape: RecordShape) -> list[RecordCheck]:
     """Return, for each text column of a source of files, a check that the text is valid UTF-8.
 
     Other sources need no such check, since databases do not contain invalid text.
+
+    :param pipeline: the pipeline's declaration
+    :param shape: names and types of the source's columns
     """
     texts = [name for name, kind in shape.columns if kind == "string"] if pipeline.source.may_lack_columns else []
     return [

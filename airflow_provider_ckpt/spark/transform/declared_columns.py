@@ -1,4 +1,4 @@
-"""Refuse columns that no pipeline can have: names that differ only in case, types without values, reserved names."""
+"""Refuse columns that cannot be stored: names that differ only in case, types without values, reserved names."""
 
 from __future__ import annotations
 
@@ -74,13 +74,14 @@ def check_where(kind: DataType, pipeline: str, where: str) -> None:
 
 
 def _problem(kind: DataType, path: Sequence[str] = ()) -> str | None:
-    """Return a phrase for the error message if no column can have a type; None if a column can.
+    """Return a phrase for the error message if columns of a type are not allowed; None if they are.
 
-    Such types are void, intervals, and structs that are empty or have names that differ only in case. An example of the
-    phrase is ``address.since is an interval, which no sink can store``.
+    Not allowed are void, intervals, and structs that are empty or have names that differ only in case. An example of
+    the phrase is ``address.since is an interval, which no sink can store``.
 
     :param kind: Spark type of a column, or of a part of it
     :param path: names that lead from the column to this part, such as ``("address", "since")``; empty for the column
+        itself
     """
     from pyspark.sql import types as t
 
@@ -101,7 +102,7 @@ def _problem(kind: DataType, path: Sequence[str] = ()) -> str | None:
 
 
 def _names_problem(names: Iterable[str], where: str) -> str | None:
-    """Return a phrase for the error message if names are empty, reserved, or equal but for case; else None.
+    """Return a phrase for the error message if a name is empty or reserved, or if two differ only in case; else None.
 
     :param names: names of the columns
     :param where: name of the struct that has the columns, with a space at its end; empty for the columns of the

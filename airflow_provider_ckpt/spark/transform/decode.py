@@ -37,7 +37,7 @@ def flat_json_decoder(spark: SparkSession, pipeline: Pipeline) -> FlatJsonDecode
 
     :param spark: any session, which parses the schema
     :param pipeline: the pipeline's declaration
-    :return: None if records are not decoded from JSON, or if the schema has a field that flat records cannot have
+    :return: None if the pipeline does not decode JSON, or if its schema has a field that flat records cannot have
     """
     transform = pipeline.transform
     if transform.decode != "json" or transform.schema_ is None:
@@ -101,9 +101,12 @@ def decode(frame: DataFrame, pipeline: Pipeline, shape: RecordShape) -> tuple[Da
 
 
 def raw_column(name: str) -> str:
-    """Return the quoted name of a source column beside the decoded ones, such as ``__raw_key``.
+    """Return the quoted name under which a source column stays in the data frame beside the decoded ones:
+    ``__raw_<name>``.
 
-    A schema cannot have a column of this name, since such names are reserved.
+    Schemas cannot contain such names, since they are reserved.
+
+    :param name: name of the source column
     """
     return quote(f"__raw_{name}")
 
@@ -123,7 +126,7 @@ def parser_sql(pipeline: Pipeline, text: str, schema: str, options: str) -> str:
 
 
 def has_short_decimals(spark: SparkSession, pipeline: Pipeline, text: str) -> str | None:
-    """Return an SQL condition: the record has no decimal that the parser takes minutes for (``slow_decimals.py``).
+    """Return a SQL condition that is true if no decimal of a record takes the parser minutes (``slow_decimals.py``).
 
     :param spark: any session, which parses the schema
     :param pipeline: the pipeline's declaration

@@ -1,7 +1,7 @@
 """Refuse SQL expressions that are nondeterministic, or that need other records than their own.
 
-Spark's analyser finds such expressions, because it accepts neither kind inside a higher-order function that is the
-argument of an aggregate. This works in any session, and one analysis covers all expressions.
+The check wraps the expressions in a higher-order function that is the argument of an aggregate: Spark's analyser
+refuses both kinds of expressions there. This works in any session, and one analysis covers all expressions.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ _VARYING = (
 _NONDETERMINISTIC = "AGGREGATE_FUNCTION_WITH_NONDETERMINISTIC_EXPRESSION"
 _QUOTED = re.compile(r"'(?:[^'\\]++|\\.?+)*+(?:'|\Z)|\"(?:[^\"\\]++|\\.?+)*+(?:\"|\Z)|`[^`]*+(?:`|\Z)", re.DOTALL)
 _TIME_WINDOW = re.compile(r"\b(?:window|session_window|window_time)\s*\(", re.IGNORECASE)
-"""Regular expression for functions of time windows. Wherever they are used, Spark turns them into a filter and into
-several rows for each row.
-"""
+"""Regular expression for functions of time windows. Spark turns such a function into a filter and into several rows for
+each row, wherever it is used."""
 
 
 _CALLED = (
@@ -88,7 +87,7 @@ def _without_content(found: re.Match[str]) -> str:
 
 
 def all_deterministic(frame: DataFrame, expressions: Iterable[str]) -> bool:
-    """Return whether all expressions are valid, deterministic, and about their own record only.
+    """Return whether all expressions are valid, deterministic, and use no record but their own.
 
     Each must be a whole expression by itself, since a text such as ``a) OR (b`` is valid only between parentheses. If
     the result is False, :func:`why_refused` gives the reason for a single expression.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField
 
 Rules = Mapping[str, Callable[[str, str], str]]
-"""By Spark type name, a function that returns a SQL condition: the parsed value agrees with its text in the record.
+"""Functions by Spark type name. Each returns a SQL condition that is true if the parsed value agrees with its text.
 
 The arguments of the function are SQL expressions of the value and of the text. A type whose values parsers never alter
 has no entry.
@@ -64,7 +64,7 @@ r"""Pattern of field names whose characters JSON can escape only by their number
 
 
 def is_lossy(fields: Iterable[StructField], columns: Mapping[str, str], text: str, *, delimiter: str | None) -> str:
-    """Return an SQL condition: a parsed column differs from the record's text, as 15 differs from ``"1,5"``.
+    """Return a SQL condition that is true if a parsed column differs from its text, as 15 differs from ``"1,5"``.
 
     :param fields: fields of the schema
     :param columns: by field name, SQL expression of the parsed column
@@ -118,7 +118,7 @@ def _parsed_as_text(fields: Iterable[StructField], text: str, delimiter: str | N
 
 
 def _is_lossy_value(kind: DataType, value: str, own: str, rules: Rules, depth: int = 0) -> str | None:
-    """Return a SQL condition that is true if a parsed value differs from its text; None if parsers do not alter its
+    """Return a SQL condition that is true if a parsed value differs from its text; None if parsers never alter its
     type.
 
     :param kind: Spark type of the value
@@ -171,7 +171,7 @@ def _with_numbers_as_text(text: str) -> str:
 
 
 def _as_texts(fields: Iterable[StructField], *, colon: str = "") -> str:
-    """Return DDL of those fields whose values parsers may alter, with ``string`` in place of the types of these values.
+    """Return a schema in Spark's DDL that reads as text those values that parsers may alter; other fields are left out.
 
     :param fields: fields of a schema or a struct
     :param colon: separator between name and type: ``:`` inside a struct, else empty
@@ -181,8 +181,11 @@ def _as_texts(fields: Iterable[StructField], *, colon: str = "") -> str:
 
 
 def _as_text(kind: DataType) -> str | None:
-    """Return the DDL of a type with ``string`` in place of the types of its values; None if parsers never alter its
-    values.
+    """Return the DDL of a type with ``string`` in place of the types of its values, such as ``array<string>``.
+
+    The result is None if parsers never alter values of this type.
+
+    :param kind: Spark type of a field or of a part of it
     """
     from pyspark.sql import types as t
 
@@ -216,9 +219,11 @@ def _has_unusual_notation(fields: Iterable[StructField], text: str) -> str:
 
 
 def _searched_fields(fields: Iterable[StructField]) -> Iterator[tuple[str, str | None]]:
-    """Yield each field whose value ``from_json`` may alter, with a pattern of the notations that it keeps.
+    """Yield the name of each field whose value ``from_json`` may alter, with a pattern of the notations that it keeps.
 
-    The regular expression is None for a type without such notations. Fields of structs are yielded by their own names.
+    The pattern is None for a type without such notations. Fields of structs are yielded by their own names.
+
+    :param fields: fields of a schema or a struct
     """
     from pyspark.sql import types as t
 
@@ -257,7 +262,7 @@ def _is_finite(value: str, _: str) -> str:
 
 
 def _is_day(value: str, own: str) -> str:
-    """Return an SQL condition: the text states the same day as the parsed date, alone or followed by a time.
+    """Return a SQL condition that is true if the text states the same day as the parsed date, alone or before a time.
 
     A cast to date would ignore any text that follows a day and a space or ``T``.
 
@@ -269,7 +274,7 @@ def _is_day(value: str, own: str) -> str:
 
 
 def _is_time(value: str, own: str, kind: str = "timestamp") -> str:
-    """Return an SQL condition: the text states the same time as the parsed timestamp, and begins with a year.
+    """Return a SQL condition that is true if the text states the parsed timestamp and begins with a year.
 
     Without the year, a cast would accept a time of day and add today's date.
 

@@ -1,4 +1,4 @@
-"""Decide how a JSON record that lacks a field of the schema is treated: rejected, filtered, or given a null there."""
+"""Check JSON records for missing fields of the schema: such a record is rejected or filtered, or gets nulls there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decide how a record with a null value in a field is treated: rejected, filtered, or passed like any other."""
+"""Check records for null values, as ``null_value_behavior`` says: reject the record, filter it, or accept nulls."""
 
 from __future__ import annotations
 

@@ -25,8 +25,9 @@ class _TextForm(NamedTuple):
     """Conversion of a column's values to JSON and back.
 
     :param sql: SQL expression, with ``{}`` for the column, of the value that Spark writes as JSON
-    :param value: function that converts a value from JSON back; not called for null
-    :param stored: Arrow type of the converted value if it differs from the column's type; it is then reinterpreted
+    :param value: function that converts a value of the JSON text back; not called for null
+    :param stored: Arrow type of the converted value if it differs from the column's type, as whose values it is then
+        reinterpreted; None if it does not differ
     """
 
     sql: str
@@ -55,16 +56,15 @@ _FORMS = {
     "timestamp": _TextForm("unix_micros({})", _unchanged, "int64"),
     "array<struct<key:string,value:binary>>": _TextForm("{}", lambda headers: [_header(header) for header in headers]),
 }
-"""Text form of each Spark SQL type, by its name in lower case without spaces; ``decimal`` without precision
-and scale.
-"""
+"""Text form of each Spark SQL type, by the type's name in lower case without spaces (``decimal`` without precision and
+scale)."""
 
 
 def packed_sql(shape: RecordShape, column: Callable[[str], str], *, included: bool) -> str:
     """Return SQL that packs a record's source columns into one value: a JSON text, or a struct.
 
     :param shape: names and types of the source's columns
-    :param column: function that returns SQL for the source column of a name
+    :param column: function that returns the SQL of a source column, given its name
     :param included: whether the columns are needed for all records, not only for rejected ones; they then stay a struct
     """
     forms = _forms(shape)

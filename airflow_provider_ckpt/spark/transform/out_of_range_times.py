@@ -1,8 +1,8 @@
 """Reject source timestamps that Spark cannot represent: PostgreSQL's infinity, and years after 294246.
 
-A reader yields them as times before the earliest time that the source can have. Expressions and sinks would take them
-for real times, so their records are rejected. A sink of the same connector may be the exception: a postgres sink stores
-such times of a postgres source unchanged, from columns that no expression uses.
+A reader yields each of them as a time before the earliest time that the source can have. Expressions and sinks would
+take it for a real time, so the record is rejected. A sink of the same connector may be the exception: a postgres sink
+stores such times of a postgres source unchanged, from columns that no expression uses.
 """
 
 from __future__ import annotations
@@ -30,9 +30,8 @@ _SQL = {
     "timestamp": "timestamp_micros({microsecond})",
     "timestamp_ntz": "CAST(date_from_unix_date({day}) AS timestamp_ntz)",
 }
-"""By Spark SQL type of a column, SQL of the first moment of a day, with ``{day}`` or ``{microsecond}`` for its number
-since 1970.
-"""
+"""By Spark SQL type of a column, SQL of the first moment of a day. ``{day}`` stands for the days since 1970,
+``{microsecond}`` for the microseconds."""
 
 _MICROSECONDS_A_DAY = 86_400_000_000
 _STAR = re.compile(r"(?:^|[^\w)\]`'\"\s])\s*\*")
@@ -45,7 +44,7 @@ class TimeRangeCheck:
 
     :param name: name of the column
     :param kind: Spark SQL type of the column
-    :param times: the times of the source that are out of range
+    :param times: the source's times that Spark cannot represent
     """
 
     name: str
@@ -103,7 +102,7 @@ def time_range_checks(pipeline: Pipeline, shape: RecordShape) -> list[TimeRangeC
 
 
 def errors(rows: pa.Table, watched: Iterable[TimeRangeCheck]) -> dict[int, ErrorInfo]:
-    """Return an error, by record number, for each row with a time out of range.
+    """Return an error, by record number, for each row with a time that Spark cannot represent.
 
     :param rows: :data:`~.sink_protocol.ROW_NUMBER`, then the source's columns
     :param watched: checks to apply, one for each column with dates or times

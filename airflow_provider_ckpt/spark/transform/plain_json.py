@@ -47,7 +47,7 @@ and is 30 times as slow.
 
 @dataclass(frozen=True, slots=True)
 class FlatJsonDecoder:
-    """Decoder of flat JSON records, as the module describes them, for one schema.
+    """Decoder of flat JSON records, which are objects of strings, numbers, booleans and nulls, for one schema.
 
     :param expression: regular expression that matches flat records (RE2, applied to bytes)
     :param fields: name and Spark SQL type of each field of the schema

@@ -96,7 +96,7 @@ def analysis_errors() -> tuple[type[Exception], ...]:
 
 
 def _of_expression(error: Exception) -> bool:
-    """Return whether an exception means that an expression is invalid, and not that a session or a server is gone."""
+    """Return whether an exception means that an expression is invalid, not that a session or server is gone."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import AnalysisException, PySparkAssertionError, PySparkException
     from pyspark.errors.exceptions.connect import SparkConnectException

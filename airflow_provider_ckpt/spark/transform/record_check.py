@@ -1,4 +1,4 @@
-"""The check of a raw record: an SQL condition, and the verdict of a record that fails it."""
+"""Definition of a check of a record: a SQL condition, and the verdict of a record that fails the check."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RecordCheck:
-    """Check that a record must pass before any expression of the transform is evaluated for it.
+    """Check that the transform makes of each record in SQL, such as for valid UTF-8 or for null values.
 
     :param failed: SQL condition that is true for a record that fails the check
     :param verdict: verdict of a record that fails the check: ``filtered``, or an error type

@@ -1,4 +1,4 @@
-"""Reject each record with a value in a column that the policy of schema changes refuses."""
+"""Reject each record that has a value in a column which the pipeline's policy of schema changes refuses."""
 
 from __future__ import annotations
 

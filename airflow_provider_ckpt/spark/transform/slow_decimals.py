@@ -1,4 +1,4 @@
-"""SQL condition that keeps from Spark's parsers those decimals that they would take minutes or hours to parse.
+"""SQL condition that keeps decimals from Spark's parsers that would take them minutes or hours to parse.
 
 The time in which Java reads a decimal grows with the square of the number of its digits. To round a decimal with an
 exponent, Java computes a number with as many digits as the exponent says: ``1e999999999`` has eleven bytes and takes

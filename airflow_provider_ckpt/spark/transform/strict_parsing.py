@@ -26,7 +26,7 @@ _RANDOM_BITS = 62
 
 
 def is_strict_json(text: str, columns: Sequence[str]) -> str:
-    """Return an SQL condition: a record that ``from_json`` parsed as an object is one strict JSON document.
+    """Return a SQL condition that is true if a record that ``from_json`` parsed is one strict JSON document.
 
     Cheap test: the first closing brace is the last character, so nothing is nested and nothing follows. There are as
     many commas as between the columns, and no column is null, so each name occurs once and there are no others. No
@@ -81,11 +81,12 @@ def is_strict_csv(text: str, columns: int) -> str:
 
 
 def is_parsable_csv(text: str, delimiter: str, columns: int) -> str:
-    """Return an SQL condition: Spark's CSV parser can parse the record, and its quotes conform to RFC 4180.
+    """Return a SQL condition that is true if Spark's CSV parser can parse a record whose quotes conform to RFC 4180.
 
     Cheap test: the record has no quote, and is too short to have too many fields. Full test, by a regular expression
-    that never backtracks: a quote that opens a field is followed by the quote that closes it, and that one by the end
-    of the field. The parser itself accepts spaces between that quote and the end, and quotes that are never closed.
+    that never backtracks: a quote that opens a field is followed by the quote that closes it, and the closing quote by
+    the end of the field. The parser itself accepts spaces between the closing quote and the end of the field, and
+    quotes that are never closed.
 
     :param text: SQL expression of the record's text
     :param delimiter: delimiter of the fields

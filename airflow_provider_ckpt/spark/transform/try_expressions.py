@@ -1,4 +1,4 @@
-"""Evaluate SQL expressions "under try": one that raises an error for a record yields null and affects no other.
+"""Evaluate SQL expressions "under try": one that raises an error for a record yields null for that record only.
 
 Spark can evaluate any expression under try, but SQL has no syntax for that. A classic session uses Spark's internal
 class for it, and evaluates each expression once. A Connect session takes SQL only: it evaluates each expression twice,
@@ -69,10 +69,12 @@ def _under_try(frame: DataFrame, expressions: Mapping[str, str]) -> list[str | C
 
 
 def _raises(expression: str) -> str:
-    """Return a SQL condition that is true if an expression raises an error; it never raises one itself.
+    """Return a SQL condition that is true if an expression raises an error. The condition itself never raises one.
 
     ``try_add`` with a date returns null if its second argument raises an error. This argument is the size of an array
     with the expression as its element. Something simpler, such as a null test of a value that is never null, would be
     optimized away, and an expression that is not evaluated raises no error.
+
+    :param expression: SQL text of the expression
     """
     return f"try_add(DATE'1970-01-01', size(array({enclosed(expression)}))) IS NULL"

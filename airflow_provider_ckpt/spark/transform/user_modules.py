@@ -1,7 +1,7 @@
 """Import users' modules again for each run, in Python processes that serve several runs.
 
-Such processes are Python workers and standing drivers. Without this module, a later run would get the functions as they
-were in an earlier run, or another pipeline's functions of the same name.
+Such processes are Python workers and standing drivers. Otherwise a later run would get the functions as they were in an
+earlier run, or another pipeline's functions of the same name.
 """
 
 from __future__ import annotations
