@@ -1,8 +1,8 @@
-"""Sources and sinks, one package for each kind: ``files``, ``jdbc``, ``kafka``, ``postgres``, ``delta``, ``iceberg``.
+"""Connectors: sources and sinks for ``files``, ``jdbc``, ``kafka``, ``postgres``, ``sql``, ``delta`` and ``iceberg``.
 
 ``source_protocol`` and ``sink_protocol`` define their interfaces; ``registry`` imports a connector when it is needed.
 
-A role has the same file name in every connector that has it:
+A module of the same name has the same duty in every connector:
 
 - ``source`` plans and ``reader`` reads; ``split`` divides a range into batches.
 - ``sink`` checks and reports, and ``writer`` writes; ``fence`` shuts out older epochs, ``receipt_claim`` or
@@ -11,5 +11,6 @@ A role has the same file name in every connector that has it:
 - ``dead_letters`` stores dead letters with their batch, and ``dead_letter_store`` away from the sink.
 - ``client`` connects, ``layout`` names paths, and ``column_types`` converts types.
 
-``delta`` and ``iceberg`` share the roles in ``two_phase``; ``local`` has the bookkeeping that is stored in files.
+``two_phase`` has the parts that ``delta`` and ``iceberg`` share, and ``storage`` reads and writes files in local
+directories and object stores.
 """

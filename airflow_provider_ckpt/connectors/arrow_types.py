@@ -28,7 +28,7 @@ _TOKEN = re.compile(r"\s*(`(?:[^`]|``)+`|[^\s`<>,:()]+|[<>,:()])")
 
 
 def to_arrow(kind: str) -> pa.DataType:
-    """Return the Arrow type of a Spark SQL type, as Spark maps it.
+    """Return the Arrow type that Spark itself uses for a Spark SQL type.
 
     :param kind: type in Spark's DDL, such as ``decimal(9,2)`` or ``array<struct<a: int>>``
     :raises ValueError: if the text is not a type, or Arrow has no such type

@@ -39,7 +39,7 @@ class DeadLetter:
     original_headers: Sequence[tuple[str, bytes | None]] = ()
 
     def content_texts(self) -> dict[str, str | None]:
-        """Return the bytes of key and value by name: as text, null where they are not UTF-8, and in base64."""
+        """Return the record's key and value, each as text and in base64, by name; a text is None if not UTF-8."""
         return {
             "key": _text(self.key),
             "key_base64": _base64(self.key),
@@ -97,7 +97,7 @@ class BatchContent:
 
 
 def split_headers(texts: Mapping[str, str]) -> tuple[dict[str, str], tuple[tuple[str, bytes | None], ...]]:
-    """Separate a dead letter's headers from its record's own; inverse of :meth:`DeadLetter.header_texts`.
+    """Separate headers that locate a dead letter from the record's own; inverse of :meth:`DeadLetter.header_texts`.
 
     :param texts: all headers as texts by name, with the record's own as JSON in ``original-headers``
     :return: the headers by name that locate the record in its source (:attr:`DeadLetter.headers`), and names and values

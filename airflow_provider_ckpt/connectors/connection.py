@@ -1,4 +1,4 @@
-"""Address and credentials of a source or sink."""
+"""Address and credentials of a source or sink: the fields of an Airflow connection that drivers need."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class TableProgress:
 
 
 class SourceDatabase(Protocol):
-    """A database whose tables are sources; it is created with the connection and reads without changing anything."""
+    """Interface of a database whose tables are sources; an object is created with the connection and only reads."""
 
     def read_catalog(self) -> Catalog:
         """Return all tables of the database that can be sources, with their columns, in one query.
@@ -39,13 +39,13 @@ class SourceDatabase(Protocol):
         """
 
     def count_new_records(self, tables: Sequence[TableProgress]) -> Mapping[str, int]:
-        """Return about how many new records each table has, by the name of its pipeline.
+        """Return the approximate number of new records of each table that may have any, by the name of its pipeline.
 
         A table may be left out only if its next planning would find nothing: neither a record to plan nor a reason to
         refuse one. A table about which nothing is known, because it is gone or may not be read, has 0: its own run
         reports the error.
 
-        :param tables: the tables, with what was planned of each
+        :param tables: the tables, each with the position up to which it was planned
         :raises SourceError: if the database cannot be reached
         """
 

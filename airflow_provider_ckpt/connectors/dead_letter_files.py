@@ -128,9 +128,9 @@ class ReplayFiles:
     pipeline: str
 
     def write(self, partition: str, replay: Replay) -> None:
-        """Store a replay durably.
+        """Store a replay durably: the list of dead letters that a side partition sends again.
 
-        It replaces a stored replay of the same partition, of which nothing was sent.
+        A stored replay of the same partition is overwritten; nothing of it was sent yet.
 
         :param partition: id of the side partition
         :param replay: references to the dead letters

@@ -1,4 +1,4 @@
-"""Read from a sink the dead letters that the ledger refers to by attempt, error type and number."""
+"""Read from a sink the stored dead letters to which the ledger's index refers by attempt, error type and number."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from airflow_provider_ckpt.core.errors import SinkError
 def read_dead_letters(
     sink: Sink, wanted: Iterable[DeadLetters]
 ) -> Iterator[tuple[DeadLetters, list[StoredDeadLetter]]]:
-    """Yield each group of the ledger's dead letters, in the order given, with the stored ones that it refers to.
+    """Yield each group of the ledger's dead letters, in the order given, with the stored dead letters it refers to.
 
     The sink is queried only once.
 

@@ -1,4 +1,4 @@
-"""Retry the storing of dead letters that their store refuses, ``max_dlq_retries`` times; then the run halts."""
+"""Retry up to ``max_dlq_retries`` times to store dead letters that their store refuses; then halt the run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class DeadLettersRefusedError(CkptError):
-    """Refusal of a batch's dead letters by a store that otherwise works; a retry may succeed."""
+    """Error of a store that refuses a batch's dead letters although it works otherwise; a retry may succeed."""
 
 
 def store_dead_letters(

@@ -60,7 +60,7 @@ class DeadLetterStore(Protocol):
     def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
         """Yield the stored dead letters of the given attempts, attempt by attempt in the order given.
 
-        See :meth:`Sink.dead_letters`.
+        :param sources: attempts that a receipt names; dead letters of other attempts do not count
         """
 
     def close(self) -> None:
@@ -68,7 +68,7 @@ class DeadLetterStore(Protocol):
 
 
 class WriterWithDeadLetterStore:
-    """Writer that stores dead letters in a dead letter store, and passes the rest of each batch to the sink's writer.
+    """Writer of a sink whose dead letters are stored elsewhere: it stores them there, then calls the sink's own writer.
 
     :param writer: the sink's writer
     :param store: the store for dead letters
@@ -114,7 +114,7 @@ class SinkWithDeadLetterStore:
     :func:`~.sink_protocol.unwrapped`.
 
     :param sink: the pipeline's sink
-    :param store: the store that the dead letters are read from
+    :param store: the store from which the dead letters are read
     """
 
     def __init__(self, sink: Sink, store: DeadLetterStore) -> None:
@@ -124,7 +124,7 @@ class SinkWithDeadLetterStore:
 
     @property
     def wrapped(self) -> Sink:
-        """The pipeline's sink."""
+        """The pipeline's own sink, which has no part in storing the dead letters."""
         return self._sink
 
     @property
@@ -133,11 +133,12 @@ class SinkWithDeadLetterStore:
         return self._sink.location
 
     def check(self) -> None:
-        """Check the sink; see :meth:`Sink.check`."""
+        """Raise an error if the wrapped sink or its target cannot be used; see :meth:`Sink.check`."""
         self._sink.check()
 
     def create_bookkeeping(self) -> None:
-        """Create what is missing in the sink and in the dead letter store; see :meth:`Sink.create_bookkeeping`."""
+        """Create the missing bookkeeping of the sink, then the dead letter store; see :meth:`Sink.create_bookkeeping`.
+        """
         self._sink.create_bookkeeping()
         self._store.check()
 

@@ -1,4 +1,4 @@
-"""Halt a run that needs a dead letter while ``dead_letter_queue.enabled`` is false: no record is dropped instead."""
+"""Halt a run if a batch has dead letters and ``dead_letter_queue.enabled`` is false, rather than drop their records."""
 
 from __future__ import annotations
 

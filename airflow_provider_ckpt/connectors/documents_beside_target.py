@@ -1,4 +1,4 @@
-"""Keep documents of a sink as files beside its target: dead letters, replays, and lists of source files."""
+"""Keep a sink's dead letters, replays and lists of source files in files beside its target."""
 
 from __future__ import annotations
 
@@ -14,41 +14,41 @@ from airflow_provider_ckpt.core.replay_content import Replay
 
 
 class DocumentsLayout(Protocol):
-    """Paths of a sink that keeps these files."""
+    """Interface of an object that knows the paths of a sink's dead letters, replays and lists of source files."""
 
     @property
     def dead_letters(self) -> DeadLetterFiles:
-        """Dead letter files."""
+        """The dead letter files of the pipeline."""
 
     @property
     def replays(self) -> ReplayFiles:
-        """Stored replays."""
+        """The stored replays: lists of the dead letters that side partitions send again."""
 
     @property
     def lists(self) -> StoredFileLists:
-        """Stored lists of source files."""
+        """The stored lists of discovered source files."""
 
 
 class DocumentsBesideTarget:
-    """The part of a :class:`~.sink_protocol.Sink` that keeps these files.
+    """The methods of a :class:`~.sink_protocol.Sink` that keep dead letters, replays and file lists in files.
 
-    :param documents: paths of the sink
+    :param documents: paths of these files
     """
 
     def __init__(self, documents: DocumentsLayout) -> None:
         self._documents = documents
 
     def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
-        """Yield the dead letters of some attempts from the file of each attempt; see :meth:`Sink.dead_letters`."""
+        """Yield the dead letters of the given attempts from the file of each attempt; see :meth:`Sink.dead_letters`."""
         for source in sources:
             yield from self._documents.dead_letters.read(source)
 
     def store_replay(self, partition: str, replay: Replay) -> None:
-        """Store which dead letters a side partition sends; see :meth:`Sink.store_replay`."""
+        """Store the list of dead letters that a side partition sends again; see :meth:`Sink.store_replay`."""
         self._documents.replays.write(partition, replay)
 
     def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
-        """Return the stored replays of some side partitions; see :meth:`Sink.replays`."""
+        """Return the stored replays of the given side partitions; see :meth:`Sink.replays`."""
         return self._documents.replays.read(partitions)
 
     def store_file_list(self, files: FileList) -> None:

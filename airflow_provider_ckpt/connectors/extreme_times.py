@@ -121,7 +121,7 @@ def parse(written: Sequence[str | None], kind: pa.DataType) -> pa.Array:
 
 
 def parse_microseconds(written: str) -> int:
-    """Return the microseconds since 1970 that a text of :func:`timestamp_text`, in UTC, stands for."""
+    """Return the microseconds since 1970 of a timestamp in UTC, given as the text of :func:`timestamp_text`."""
     import pyarrow as pa
 
     return int(parse([written], pa.timestamp("us", "UTC"))[0].value)
@@ -138,7 +138,7 @@ def is_out_of_range(column: pa.Array) -> pa.Array:
 
 
 def to_iso(column: pa.Array, between: str = "T") -> pa.Array:
-    """Convert dates or timestamps to ISO 8601, with ``Z`` for UTC.
+    """Convert dates or timestamps to ISO 8601 texts, with ``Z`` for timestamps in UTC.
 
     A year has four digits, or as many as it needs; 0000 is 1 BC, and earlier years are negative.
 
@@ -181,12 +181,13 @@ def timestamp_text(number: int, *, zoned: bool) -> str:
 
 
 def _parse_one(text: str, kind: pa.DataType) -> int:
-    """Return the days or microseconds since 1970 that the text of one date or timestamp stands for.
+    """Return the days or microseconds since 1970 for the text of one date or timestamp.
 
     Texts of :func:`date_text` and :func:`timestamp_text` are parsed here, all others by Arrow.
 
     :param text: the text
     :param kind: Arrow type: a date (days), or a timestamp in microseconds
+    :raises pyarrow.ArrowInvalid: if Arrow cannot parse the text
     """
     import pyarrow as pa
 
@@ -235,7 +236,7 @@ def _date(number: int, rest: str = "") -> str:
 
 
 def _year_and_rest(number: int) -> tuple[int, str]:
-    """Return the year of a day (0 is 1 BC), and the rest of its ISO date, as in ``(2024, "-02-29")``.
+    """Return the year of a day (0 is 1 BC) and the remainder of its ISO date, such as ``(2024, "-02-29")``.
 
     :param number: days since 1970
     """

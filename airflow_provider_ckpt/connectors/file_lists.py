@@ -42,7 +42,8 @@ class FileList:
 
     @property
     def name(self) -> str:
-        """Name of the list, such as ``files:120:7``, which no other list of the pipeline has."""
+        """Name of the list, such as ``files:120:7`` (first ordinal and epoch), which no other list of the pipeline has.
+        """
         return f"files:{self.first}:{self.epoch}"
 
     def to_json(self) -> dict[str, Any]:
@@ -78,7 +79,7 @@ def split_into_lists(files: Sequence[SourceFile], epoch: int, start: int | None 
 
 
 def continuing_lists(known: Sequence[SourceFile], stored: Iterable[FileList]) -> list[FileList]:
-    """Return the stored lists that continue the files in the ledger without a gap, in order.
+    """Return the stored lists that continue the ledger's list of files without a gap, in order.
 
     If several lists begin at the same file, the one with the highest epoch is taken. A list that names a known file, or
     does not begin where the list before it ends, was stored by a run that had been fenced, and is ignored.

@@ -1,4 +1,4 @@
-"""Names of paths and URLs: the dataset of a source or sink, and the place of the dead letters beside a target."""
+"""Name a path or URL for other systems and users: its OpenLineage dataset, and the place of dead letters beside it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def dataset(section: ConnectorSection, connection: Connection | None) -> tuple[str, str]:
-    """Return namespace and name of a path by OpenLineage's rules.
+    """Return the namespace and name of a path's dataset by OpenLineage's rules.
 
     :param section: section ``source`` or ``sink``, whose place is the path
     :param connection: the Airflow connection, whose path is prefixed to a relative one
@@ -26,10 +26,10 @@ def dataset(section: ConnectorSection, connection: Connection | None) -> tuple[s
 
 
 def dead_letter_place(pipeline: Pipeline, connections: Callable[[str], Connection]) -> str:
-    """Return a phrase for the place of the dead letters beside a target; see :class:`SinkType`.
+    """Return a phrase that tells a user where the dead letters beside a target are stored; see :class:`SinkType`.
 
     :param pipeline: the pipeline, whose sink's place is a path
-    :param connections: function that returns the connection of an id
+    :param connections: function that returns the Airflow connection of an id
     """
     connection = connections(pipeline.sink.connection) if pipeline.sink.connection else None
     target = open_location(pipeline.sink.place, "sink.path", connection)

@@ -1,4 +1,5 @@
-"""A batch some of whose rows the target has refused, and whose transaction waits to be completed with the others."""
+"""A batch with refused rows whose transaction stays open until the writer is called again with the accepted rows alone.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +18,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OpenBatch:
-    """A batch whose transaction is still open, and contains all rows that the target accepts.
+    """A batch whose transaction is still open and contains all rows that the target accepts.
+
+    The writer has returned the errors of the other rows, and waits for a second call that completes the batch.
 
     :param task: the batch and its attempt
     :param receipt: the receipt as it was claimed; it counts the refused rows as delivered until the batch is completed
-    :param numbers: numbers of the accepted rows
+    :param numbers: row numbers of the accepted rows
     """
 
     task: BatchTask
@@ -29,5 +32,9 @@ class OpenBatch:
     numbers: pa.ChunkedArray
 
     def is_continued_by(self, task: BatchTask, content: BatchContent) -> bool:
-        """Return whether a call of ``deliver`` completes this batch: the same attempt with only the accepted rows."""
+        """Return whether a call of ``deliver`` completes this batch: the same attempt with the accepted rows only.
+
+        :param task: the task of that call
+        :param content: the content of that call
+        """
         return task == self.task and self.numbers.equals(content.rows.column(ROW_NUMBER))

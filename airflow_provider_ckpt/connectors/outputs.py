@@ -60,7 +60,7 @@ class NamesOutputs(Protocol):
     """A sink, or dead letter store, that names the places it writes to."""
 
     def outputs(self) -> Sequence[Output]:
-        """Return every existing place that a run writes to, and every directory that a run would create."""
+        """Return every existing place to which a run writes, and every directory that a run would create."""
 
 
 @runtime_checkable
@@ -68,4 +68,7 @@ class ReadsOutputs(Protocol):
     """A source that detects whether it would read what a sink writes."""
 
     def reads(self, output: Output) -> bool:
-        """Return whether this source would read the records that a sink writes to the given place."""
+        """Return whether this source would read the records that a sink writes to the given place.
+
+        :param output: a place that :meth:`NamesOutputs.outputs` returned
+        """

@@ -1,4 +1,4 @@
-"""Interface of connectors that pass batches from source to sink as raw data, without converting them to records."""
+"""Interface of connectors that copy batches from source to sink as raw data, without converting them to records."""
 
 from __future__ import annotations
 

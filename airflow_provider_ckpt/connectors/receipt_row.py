@@ -12,7 +12,7 @@ from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
 
 
 def to_receipt(row: Sequence[Any]) -> Receipt:
-    """Return the receipt in a row.
+    """Return the receipt that a row of a receipts table contains.
 
     :param row: generation, partition, seq, start, end, verdict, epoch, attempt, the four counts, time, bound and
         positions; a time without a zone is in UTC

@@ -1,6 +1,6 @@
 """Store the positions of a batch's records in its receipt: a digest, and the full list where it is small enough.
 
-With these ``recover`` detects which records of a range appeared after the range was read, even if others have
+``recover`` uses them to detect which records of a range appeared after the range was read, even if others have
 disappeared. The digest does not depend on the order of the records. It consists of their number and three sums over
 their positions: of the quotients by a prime, of the remainders, and of the remainders' cubes. The full list is stored
 as compressed differences, which take some hundred bytes for any number of dense ids, and about four bytes a record for
@@ -23,7 +23,7 @@ PRIME = 2**31 - 1
 """Prime by which the digest divides positions; the product of two remainders fits into 64 bits."""
 
 MAX_CHARACTERS = 24_000
-"""Maximum number of characters that a receipt spends on positions."""
+"""Maximum number of characters that the compressed list of positions may take in a receipt."""
 
 _SAMPLE = 4_096
 _WIDTHS = ("u1", "u2", "u4", "u8")
@@ -43,7 +43,7 @@ class PositionDigest:
 
     @classmethod
     def of(cls, positions: npt.NDArray[np.int64]) -> PositionDigest:
-        """Return the digest of an array of positions, in any order."""
+        """Return the digest of an array of positions, which may be in any order."""
         quotients, remainders = positions // PRIME, positions % PRIME
         cubes = remainders * remainders % PRIME * remainders % PRIME
         return cls(len(positions), (int(quotients.sum()), int(remainders.sum()), int(cubes.sum())))
@@ -59,9 +59,11 @@ class PositionDigest:
         return cls(count, sums)
 
     def same(self, other: PositionDigest) -> bool:
-        """Return whether this digest and another may belong to the same set of positions.
+        """Return whether this digest and another can be digests of the same set of positions.
 
         If one of them has no sums, only the counts are compared.
+
+        :param other: the other digest
         """
         if self.sums is None or other.sums is None:
             return self.count == other.count
@@ -116,7 +118,7 @@ class RecordPositions:
         return cls(PositionDigest(count, (quotients, remainders, cubes)), packed or None)
 
     def all(self) -> npt.NDArray[np.int64] | None:
-        """Return every position in ascending order; None if only the digest is stored."""
+        """Return all positions in ascending order; None if only the digest is stored."""
         return None if self.packed is None else _unpack(self.packed)
 
 

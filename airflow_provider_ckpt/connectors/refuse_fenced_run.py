@@ -1,8 +1,8 @@
 """Refuse a run whose epoch is not the epoch of the sink's fence.
 
-Every sink stores its fence in its own way, as the highest epoch that a run has raised it to. It reads that number and
-passes it to the functions here, which compare it with the run's epoch. Their errors name no batch; writers and
-committers add the batches with :func:`naming_batch` and :func:`name_batches`.
+Every sink stores its fence in its own way: the highest epoch that a run has raised the fence to. A sink reads that
+number and passes it to the functions here, which compare it with the run's epoch. Their errors name no batch; writers
+and committers add the batches with :func:`naming_batch` and :func:`name_batches`.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def refuse_unless_current(fenced: int, epoch: int, location: str, pipeline: str)
 
 
 def wrong_epoch_error(fenced: int, epoch: int, location: str, pipeline: str) -> FencedError | SinkError:
-    """Return the error of a run whose epoch is not the fence's: ``FencedError`` if the fence is newer.
+    """Return the error of a run whose epoch is not the fence's: ``FencedError`` for a newer fence, else ``SinkError``.
 
-    Otherwise the fence was not raised for the run, or was removed since; the error is a ``SinkError``.
+    An older or absent fence means that it was not raised for this run, or was removed since.
 
     :param fenced: epoch of the sink's fence: the highest one that a run has raised it to; 0 if it was never raised
     :param epoch: epoch of the run
@@ -77,7 +77,10 @@ def wrong_epoch_error(fenced: int, epoch: int, location: str, pipeline: str) -> 
 
 
 def naming_batch(deliver: Callable[[W, BatchTask, BatchContent], R]) -> Callable[[W, BatchTask, BatchContent], R]:
-    """Decorate a writer's ``deliver``, so that a :class:`FencedError` that it raises names the batch."""
+    """Decorate a writer's method ``deliver`` so that each :class:`FencedError` that it raises names the batch.
+
+    :param deliver: the method
+    """
 
     @wraps(deliver)
     def call(self: W, task: BatchTask, content: BatchContent) -> R:
@@ -91,7 +94,11 @@ def naming_batch(deliver: Callable[[W, BatchTask, BatchContent], R]) -> Callable
 
 
 def name_batches(error: FencedError, keys: Iterable[BatchKey]) -> None:
-    """Write the keys of the refused batches into an error: the first three, and the number of all others."""
+    """Set an error's attribute ``batch`` to the keys of the refused batches: the first three, and how many more.
+
+    :param error: the error, which is changed
+    :param keys: keys of the refused batches
+    """
     names = [str(key) for key in sorted(keys)]
     more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
     error.batch = ", ".join(names[:_MAX_NAMED]) + more

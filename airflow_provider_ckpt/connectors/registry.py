@@ -1,4 +1,4 @@
-"""Create the objects of a pipeline's connectors: source, reader, sink, writer and what else they have.
+"""Create the objects of a pipeline's connectors: source, reader, sink, writer, committer, raw copy and database.
 
 The classes are imported on demand, from the paths that the connectors declare.
 """
@@ -48,7 +48,10 @@ def lane_modules(pipeline: Pipeline) -> list[str]:
 
 
 def connector_paths(pipeline: Pipeline) -> dict[str, str]:
-    """Return the import paths of the pipeline's connectors by type, for processes that cannot find them."""
+    """Return the import path of each connector of the pipeline, by connector type.
+
+    They are passed to processes, such as Spark executors, in which the connectors' entry points cannot be found.
+    """
     kinds = {pipeline.source.type, pipeline.sink.type}
     if pipeline.dead_letter_queue.in_other_store:
         kinds.add(pipeline.dead_letter_queue.sink)
@@ -56,17 +59,21 @@ def connector_paths(pipeline: Pipeline) -> dict[str, str]:
 
 
 def open_source(pipeline: Pipeline, connection: Connection | None) -> Source:
-    """Create the pipeline's :class:`Source`, which plans batches."""
+    """Create the pipeline's :class:`Source`, which plans batches.
+
+    :param pipeline: the pipeline
+    :param connection: the source's connection
+    """
     path = _chosen(_source_type(pipeline).source, pipeline.source)
     return cast("Source", load(path)(pipeline, connection))
 
 
 def open_database(database: Database, connection: Connection | None) -> SourceDatabase:
-    """Create the :class:`SourceDatabase` whose tables a declaration selects.
+    """Create the :class:`SourceDatabase` from which a declaration of many tables selects its tables.
 
     :param database: the declaration of many tables
     :param connection: the connection of its source
-    :raises ConfigError: if the connector has no databases of many tables
+    :raises ConfigError: if the connector does not support declarations of many tables
     """
     source = find_connector(database.source_type).source
     if source is None or source.database is None:
@@ -148,7 +155,7 @@ def open_raw_copy(
 
 
 def _raw_copy_path(pipeline: Pipeline) -> str | None:
-    """Return the class that copies rows raw, judged by the pipeline's declaration alone; None if there is none.
+    """Return the import path of the class that copies rows raw; None if the pipeline's declaration rules raw copy out.
 
     The source and target themselves may still rule it out; then :meth:`.RawCopy.read` returns None.
     """
@@ -182,7 +189,7 @@ def _committer_path(pipeline: Pipeline) -> str | None:
 def load(path: str) -> Any:
     """Import a class or function of a connector.
 
-    :param path: its place: ``package.module:name``
+    :param path: import path of the class or function: ``package.module:name``
     """
     module, _, name = path.partition(":")
     return getattr(import_module(module), name)
@@ -197,7 +204,7 @@ def _source_type(pipeline: Pipeline) -> SourceType:
 
 
 def conformance_tests(pipeline: Pipeline) -> str | None:
-    """Return the module of tests that run the conformance suite beside the pipeline's target; None if there is none."""
+    """Return the name of the test module with the conformance suite of the pipeline's sink; None if there is none."""
     return _sink_type(pipeline).conformance
 
 

@@ -1,4 +1,4 @@
-"""Base class of the models of the section ``sink`` of sinks that support ``mode: replace``, with its limits."""
+"""Models of the section ``sink`` for sinks that support ``mode: replace``: the mode, and the limits of a refresh."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from airflow_provider_ckpt.core.refresh import ReplaceLimits
 
 
 class ReplaceSection(Section):
-    """Limits beyond which a refresh waits for a user before it replaces the target's rows.
+    """Section ``replace``: the limits beyond which a refresh waits for a user before it replaces the target's rows.
 
     :param allow_empty: whether a refresh without rows may replace a target that has rows
     :param max_shrink: greatest part of the target's rows that a refresh may lack, such as ``50%``
@@ -25,7 +25,7 @@ class ReplaceSection(Section):
 
 
 class ReplacingSinkSection(SinkSection):
-    """Sink that can replace all records of its target.
+    """Section ``sink`` of a sink that can replace all records of its target.
 
     :param mode: ``append``, or ``replace`` of all rows by those of each run; a subclass may have more modes
     :param replace: limits of ``mode: replace``
@@ -42,11 +42,14 @@ class ReplacingSinkSection(SinkSection):
 
     @property
     def replaces(self) -> ReplaceLimits | None:
-        """The limits with ``mode: replace``; see :attr:`SinkSection.replaces`."""
+        """The limits of a refresh with ``mode: replace``, None with any other mode; see :attr:`SinkSection.replaces`.
+        """
         limits = ReplaceLimits(self.replace.allow_empty, self.replace.max_shrink)
         return limits if self.mode == "replace" else None
 
     @property
     def may_lose_rows(self) -> bool:
-        """True with ``mode: replace``, which removes rows itself; see :attr:`SinkSection.may_lose_rows`."""
+        """True if the sink removes rows of the target itself (``mode: replace``); see
+        :attr:`SinkSection.may_lose_rows`.
+        """
         return self.mode == "replace"

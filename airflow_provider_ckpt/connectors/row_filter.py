@@ -1,4 +1,4 @@
-"""Leave rows out of a batch; of those that its sink refused, tell whether they became dead letters or were skipped."""
+"""Remove rows from a batch, and count those that the sink refused as dead letters or as filtered."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def without_refused(
     :param content: the batch as the sink received it
     :param refused: numbers of the refused rows
     :param dead_letters: dead letters of the refused rows that ``error_policy`` does not skip; they are added to the
-        batch's
-    :param skipped: number of refused rows that ``error_policy`` skips; they are added to the filtered records
+        batch's dead letters
+    :param skipped: number of refused rows that ``error_policy`` skips; it is added to the number of filtered records
     """
     return replace(
         content,

@@ -3,7 +3,7 @@
 One conformance suite tests every connector's sink against these interfaces. Receipts stay in the sink: no run deletes
 any, except that a fence may remove those of older epochs whose rows are gone, so that their batches can be sent again.
 
-:class:`Sink` runs in the process that holds the lease (no Spark, light imports), :class:`Writer` inside a lane on a
+A :class:`Sink` runs in the process that holds the lease (no Spark, light imports), a :class:`Writer` inside a lane on a
 Spark executor. Neither knows Airflow or the ledger.
 """
 
@@ -74,7 +74,8 @@ class Sink(Protocol):
 
     @property
     def location(self) -> str:
-        """Address of the target, without secrets and the same in every run: ``postgres://host:5432/db/public.orders``."""
+        """Address of the target, without secrets and the same in every run: ``postgres://host:5432/db/public.orders``.
+        """
 
     def check(self) -> None:
         """Raise an error if the sink cannot be reached, or the target is missing or not writable; change nothing."""
@@ -160,11 +161,11 @@ class WrapsSink(Protocol):
 
     @property
     def wrapped(self) -> Sink:
-        """The other sink."""
+        """The sink to which the calls are passed."""
 
 
 def unwrapped(sink: Sink) -> Sink:
-    """Return the sink that a connector has opened, which alone tells what optional interfaces it has.
+    """Return the sink that the connector itself has opened; the optional interfaces of a sink are those of this object.
 
     :param sink: a sink, which may wrap another one
     """
@@ -175,7 +176,7 @@ def unwrapped(sink: Sink) -> Sink:
 
 @runtime_checkable
 class FileBasedSink(Protocol):
-    """A sink whose target consists of files, of which one may be lost without a change of the reported row count."""
+    """A sink whose target consists of files; a lost file does not change the number of rows that the target reports."""
 
     def damaged_files(self) -> Iterator[str]:
         """Yield a sentence for each file of the target that is missing or not as it was written."""
@@ -248,9 +249,9 @@ class ReplacingSink(Protocol):
     """A sink that replaces all records of its target by those that the batches of a refresh have staged."""
 
     def prepare_staging(self, epoch: int, generation: int, abandoned_from: int | None) -> None:
-        """Remove what earlier refreshes of the pipeline have staged, and make room for a new one.
+        """Remove the rows that earlier refreshes of the pipeline have staged, so that a new refresh can stage its own.
 
-        A sink whose staged data becomes a part of the target removes only what it can prove to be abandoned: by the
+        A sink whose staged data becomes a part of the target removes only data that is provably abandoned: by the
         generations given, or by a receipt ``void`` of the batch that was to publish.
 
         :param epoch: epoch of the run
@@ -261,7 +262,7 @@ class ReplacingSink(Protocol):
         """
 
     def row_counts(self, key: BatchKey) -> tuple[int, int]:
-        """Return the number of rows that a refresh has staged by its receipts, and the number of rows in the target.
+        """Return two numbers of rows: those that a refresh has staged, by its receipts, and those in the target.
 
         :param key: the batch that publishes the refresh
         """

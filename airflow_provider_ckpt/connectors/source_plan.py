@@ -1,4 +1,4 @@
-"""The plan of a source: what a run asks it to plan, and the batches, files and states that it returns."""
+"""The plan of a source: the request of a run, and the batches, files and states that the source returns."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.core.ranges import Range
 
 SOURCE_END = "reaches"
-"""Key in a partition's state (:attr:`Plan.states`) of the position after the newest record that the source contains.
+"""Key in a partition's state (:attr:`Plan.states`) under which a source stores the position after its newest record.
 
-Some of the records before it may not be readable yet. Lag is counted up to this position.
+Some of the records before this position may not be readable yet. Lag is counted up to it.
 """
 
 SNAPSHOT = "snapshot"
-"""Key in a partition's state (:attr:`Plan.states`) of facts about the source at the last planning.
+"""Key in a partition's state (:attr:`Plan.states`) under which a source stores facts about itself at the last planning.
 
-The next planning compares the source with these facts, to detect that positions below the checkpoint were assigned to
-records since. A rewind removes them; a recovery that accounts for all records found replaces them.
+The next planning compares the source with these facts, to detect that records have since got positions below the
+checkpoint. A rewind removes the facts; a recovery that accounts for all records found replaces them.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class SourcePartition:
-    """A part of a source with an order and a checkpoint of its own.
+    """A part of a source with its own order of records and its own checkpoint.
 
     :param id: short and stable name; appears in batch names
     :param identity: identity of the topic, table or directory itself (topic id; system identifier and table oid;
@@ -71,12 +71,12 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class RangeToPlan:
-    """A range of one partition to split into batches.
+    """A range of one partition that a source is asked to split into batches.
 
     :param partition: id of the partition
     :param start: first position to plan
-    :param end: end of the range (for a gap to be planned again), or None for as far as the source reaches. If it equals
-        ``start`` there is nothing to split, and only the bound is requested
+    :param end: end of the range, as for a gap to be planned again; None for all records up to the closed bound. If it
+        equals ``start``, there is nothing to split, and only the bound is requested
     """
 
     partition: str
@@ -85,7 +85,7 @@ class RangeToPlan:
 
     @property
     def needs_bound(self) -> bool:
-        """Return whether planning must determine the bound: how far the source may be read now."""
+        """True if planning must determine the closed bound: the position up to which the source may be read now."""
         return self.end is None or self.end == self.start
 
 
@@ -125,7 +125,7 @@ class PlanRequest:
 
 @dataclass(frozen=True, slots=True)
 class PlannedBatch:
-    """A range to be recorded as a batch.
+    """A range of a source that the ledger records as a batch.
 
     :param partition: id of the partition
     :param range: positions of the batch
@@ -144,7 +144,7 @@ class PlannedBatch:
 class Plan:
     """Result of planning; the ledger stores all of it in one transaction.
 
-    :param batches: contiguous per partition, starting where the request's ranges start
+    :param batches: the batches, in each partition contiguous from the start of the requested range
     :param files: newly discovered files
     :param bounds: closed bound of each partition: the position before which no new records can appear
     :param states: per partition, JSON-ready values that the ledger stores and the source receives at the next planning

@@ -33,16 +33,17 @@ POSITION = "__pos"
 
 @dataclass(frozen=True, slots=True)
 class RecordShape:
-    """Columns that a reader yields after :data:`POSITION`.
+    """Names and types of the columns that a reader yields after the column :data:`POSITION`.
 
     :param raw: if True, one ``value`` column of bytes, to be decoded by the transform, and possibly ``key``,
         ``headers`` and ``timestamp``; if False, typed columns
     :param columns: name and Spark SQL type of each column, in order
-    :param version: number of the schema version that the columns are of; None if the pipeline has no versions
-    :param source_columns: number and type in the source of each column that is read, which a reader compares with the
-        source; empty without a version
-    :param refused: columns with a value in which a record is rejected: by name, the Spark SQL type of the null that the
-        output has for it, empty if the output has no such column, and the key of the policy that refuses it
+    :param version: number of the schema version to which the columns belong; None if the pipeline has no versions
+    :param source_columns: by name, number and type in the source of each column that is read, which a reader compares
+        with the source; empty without a version
+    :param refused: columns that the schema policy refuses: a record with a value in one of them is rejected. By name,
+        the Spark SQL type of the null that the output has instead (empty if the output lacks the column), and the key
+        of the policy
     """
 
     raw: bool
@@ -53,12 +54,12 @@ class RecordShape:
 
     @property
     def absent(self) -> Sequence[str]:
-        """Names of the columns that the source does not have any more, and that are null in each record."""
+        """Names of the columns that the source no longer has, and that are null in each record."""
         return [] if self.version is None else [name for name, _ in self.columns if name not in self.source_columns]
 
     @property
     def outputs(self) -> Sequence[tuple[str, str]]:
-        """Name and Spark SQL type of each column that a record has for the sink if no expression changes it."""
+        """Name and Spark SQL type of each column that a record has for the sink if the transform changes no column."""
         nulls = {name: null for name, (null, _) in self.refused.items()}
         return [(name, nulls.get(name, kind)) for name, kind in self.columns if nulls.get(name) != ""]
 
@@ -104,13 +105,16 @@ class Source(Protocol):
         """Return the columns that this source's readers yield."""
 
     def plan(self, request: PlanRequest) -> Plan:
-        """Split new records, or those of a gap, into batches; no batch may end beyond a closed bound."""
+        """Split new records, or the records of a gap, into batches, none of which ends beyond a closed bound.
+
+        :param request: the ranges to plan, with limits and the state of the last planning
+        """
 
     def may_have_late_records(self) -> bool:
         """Return whether records may still appear in a range that was read, although its bound was closed."""
 
     def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[PositionDigest] | None:
-        """Return a digest for each range, made of the positions of all records that the range contains now.
+        """Return one digest for each range, computed from the positions of all records that the range contains now.
 
         Return None if no record can appear in a range that was read.
 
@@ -169,9 +173,10 @@ class PlanningAlarm:
 
 @runtime_checkable
 class WatchedSource(Protocol):
-    """A source that detects late records: those that appeared below the end of the plan after the last planning.
+    """A source that detects late records: those that appeared, after the last planning, below the end of its plan.
 
-    No later batch reads them. The source detects them by comparing itself with the state that the last planning stored.
+    No later batch reads such records. The source detects them by comparing itself with the state that the last planning
+    stored.
     """
 
     def watch(
@@ -203,20 +208,23 @@ class SourceWithColumns(DescribesColumns, Protocol):
     """A source whose columns can change."""
 
     def version_shape(self, version: SchemaVersion) -> RecordShape:
-        """Return the columns that this source's readers yield for batches of a schema version."""
+        """Return the columns that this source's readers yield for batches of a schema version.
+
+        :param version: the schema version
+        """
 
     def is_wider(self, name: str, before: str, after: str) -> bool:
-        """Return whether a type has all values of another, so that a column may change from the one to the other.
+        """Return whether a column's new type can represent all values of its old type, so that it may be changed.
 
         :param name: name of the column
         :param before: type before the change
-        :param after: type after it
+        :param after: type after the change
         """
 
 
 @runtime_checkable
 class RefreshedSource(Protocol):
-    """A source that is read as a whole in each run, under a snapshot that it holds (see ``core/refresh.py``)."""
+    """A source that each run reads as a whole, under a snapshot that the source holds (see ``core/refresh.py``)."""
 
     def begin_refresh(self, partition: str) -> RefreshExtent:
         """Take a snapshot of a partition and return its extent; the snapshot that was taken before ends.
@@ -237,8 +245,11 @@ class Reader(Protocol):
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
         """Yield the records of the task's range in position order: :data:`POSITION`, then the columns of the shape.
 
-        An empty range yields nothing. The reader must reach the range's end or raise :class:`SourceError` or
-        :class:`IoError`.
+        A range without records yields nothing. The reader must reach the range's end or raise an error.
+
+        :param task: the batch
+        :raises SourceError: if the source fails
+        :raises IoError: if a file cannot be read
         """
 
     def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""Check, before anything of a batch is sent, that read = delivered + filtered + dead-lettered (``SumIdentity``)."""
+"""Check that read = delivered + filtered + dead-lettered (``SumIdentity``) before anything of a batch is sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Headers of a dead letter that locate its record in a table that is read by a cursor."""
+"""Build the dead letter headers that locate a record in a table that is read by a cursor."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def table_origin(task: BatchTask, position: int) -> dict[str, str]:
-    """Return the headers: source table, partition (which is the table) and position.
+    """Return the headers ``source-table``, ``source-partition`` (which equals the table) and ``source-position``.
 
     :param task: the record's batch
     :param position: the record's position

@@ -1,4 +1,5 @@
-"""Base class of the models of the section ``sink`` of sinks that write to a table of a database: mode and key."""
+"""Model of the keys that section ``sink`` has for every sink that writes to a table of a database: table, mode and key.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from airflow_provider_ckpt.config.sink import SinkSection
 
 
 class TableSinkSection(SinkSection):
-    """Table to write to.
+    """Section ``sink`` of a sink that writes to a table of a database; the connectors' own sections extend it.
 
     :param connection: Airflow connection id of the database
     :param table: ``schema.table`` or ``table``
@@ -47,20 +48,24 @@ class TableSinkSection(SinkSection):
 
     @property
     def upserts(self) -> bool:
-        """True with ``mode: upsert``; see :attr:`SinkSection.upserts`."""
+        """True if rows replace target rows of the same key (``mode: upsert``); see :attr:`SinkSection.upserts`."""
         return self.mode == "upsert"
 
     @property
     def key_columns(self) -> tuple[str, ...]:
-        """The value of ``key``; see :attr:`SinkSection.key_columns`."""
+        """The columns that identify a row of the target (``key``); see :attr:`SinkSection.key_columns`."""
         return self.key
 
     @property
     def may_store_other_rows(self) -> bool:
-        """True with ``rows_may_differ``; see :attr:`SinkSection.may_store_other_rows`."""
+        """True if the target may take more or fewer rows than are sent; see :attr:`SinkSection.may_store_other_rows`.
+        """
         return self.rows_may_differ
 
     @property
     def may_lose_rows(self) -> bool:
-        """True with ``may_be_emptied`` and ``mode: replace``; see :attr:`SinkSection.may_lose_rows`."""
+        """True if rows of the target may disappear without a loss of data; see :attr:`SinkSection.may_lose_rows`.
+
+        They may with ``may_be_emptied: true`` and with ``mode: replace``.
+        """
         return self.may_be_emptied or self.mode == "replace"

@@ -1,4 +1,4 @@
-"""Split ranges of a table into batches: the loop over the ranges, the result, and the size of a batch if none is set.
+"""Split ranges of a table into batches: the loop over the ranges, its result, and the default size of a batch.
 
 Each connector finds the bounds of batches in its own way.
 """
@@ -13,10 +13,11 @@ from airflow_provider_ckpt.connectors.source_plan import Plan, PlannedBatch, Pla
 from airflow_provider_ckpt.core.ranges import Range
 
 AUTO_RECORDS = 50_000
-"""Greatest number of records in a batch if the pipeline sets none."""
+"""Greatest number of records in a batch if the pipeline's ``commit_interval`` sets no number."""
 
 _ONE_BATCH_RECORDS = 20_000
-"""Greatest number of records that are planned as one batch; more are split into at least :data:`_MIN_BATCHES`."""
+"""Greatest number of records that become one batch; more records are split into at least :data:`_MIN_BATCHES` batches.
+"""
 
 _MIN_BATCHES = 4
 
@@ -24,12 +25,12 @@ MAX_COUNTED = _MIN_BATCHES * AUTO_RECORDS
 """Number of records of a range from which on :func:`batch_records` needs no exact count."""
 
 MAX_BATCHES = 2_000
-"""Greatest number of batches of one plan where each costs queries."""
+"""Greatest number of batches in one plan of a connector that needs queries to find the end of each batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Result of splitting a range.
+    """The batches into which a range was split.
 
     :param batches: the batches, in order
     :param more: whether rows of the range remain beyond the last batch
@@ -54,14 +55,15 @@ class Split:
 
 
 def plan_ranges(request: PlanRequest, plan: Plan, split: Callable[[Range, int], Split]) -> Plan:
-    """Return a plan with the batches of the requested ranges, of as many records as the request allows.
+    """Return a plan with batches for the requested ranges, up to the number of records that the request allows.
 
-    A range without an end reaches to the closed bound of its partition. One whose rows are gone becomes a batch without
-    records, since the checkpoint must pass it.
+    A range without an end extends to the closed bound of its partition. A gap whose rows are gone becomes a batch
+    without records, since the checkpoint must pass it.
 
     :param request: the ranges, and the maximum of records
     :param plan: plan without batches that has the closed bounds
-    :param split: splits a range into batches of at most a number of records in total, but at least one
+    :param split: function that splits a range into batches; its second argument is the greatest number of records in
+        all of them, but it returns at least one batch if there are rows
     """
     batches: list[PlannedBatch] = []
     left, more = request.max_records, plan.more

@@ -1,4 +1,4 @@
-"""Refuse rows whose columns a target table lacks, or does not get and requires, or cannot store without loss."""
+"""Refuse a batch's columns if the target table lacks one, requires another, or cannot store all values without loss."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Classify SQLSTATE codes as transient or not, for any database and driver (semantics, section 7).
 
-Errors in the data (classes 22 and 23) are told apart in ``core/error_policy.py``.
+Errors in the data (classes 22 and 23) are recognised in ``core/error_policy.py``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Decode Spark's variants from Arrow by means of PySpark; in Arrow a variant is a struct of two binary values."""
+"""Decode Spark's variant values from Arrow with PySpark's decoder; in Arrow a variant is a struct of two binary values.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +76,7 @@ def _variant_decoder() -> Any:
     from pyspark.sql.variant_utils import VariantUtils
 
     class Variants(VariantUtils):
-        """PySpark's decoder, with full decimal precision, and with text for dates and timestamps."""
+        """PySpark's variant decoder, changed to keep all digits of decimals and to return dates and times as text."""
 
         @classmethod
         def _get_decimal(cls, value: bytes, pos: int) -> decimal.Decimal:

@@ -35,14 +35,15 @@ _BAD_ROWS = "ckpt_bad"
 _MISFIT_STATE = "22000"
 
 _BLOCK_ROWS = 64
-"""Number of rows that are first inserted together when rows are written one by one."""
+"""Number of rows in a block: the rows of a batch that are first inserted together, in one exception block of PL/pgSQL.
+"""
 
 _PART_ROWS = 8
-"""Number of rows of a failed block that are inserted together before each is inserted alone."""
+"""Number of rows in a part: the rows of a failed block that are inserted together before each is inserted alone."""
 
 
 class IsolatingRowWriter(RowWriter):
-    """Writer that can also leave out those rows of a batch that the target refuses.
+    """Row writer for a batch with bad rows: it writes the rows that the target accepts, and reports the others.
 
     For the parameters see :class:`RowWriter`.
     """
@@ -66,7 +67,7 @@ class IsolatingRowWriter(RowWriter):
 
     @property
     def counting(self) -> RowCounter:
-        """Generator of the SQL that counts the rows that the transaction adds to the target."""
+        """The generator of the SQL that counts the rows which the batch's transaction adds to the target."""
         return self._count
 
     def _block(self, stage: str) -> str:
@@ -137,9 +138,11 @@ class IsolatingRowWriter(RowWriter):
         return f"DO {_dollar_quoted(body)};"
 
     def _reading_failed(self, stage: str) -> str:
-        """Return PL/pgSQL that sets ``ckpt_unread`` if the current row's error comes from parsing a value.
+        """Return PL/pgSQL that sets ``ckpt_unread`` if the current row's error comes from parsing a value of that row.
 
-        An error of the same SQLSTATE from a trigger does not set it.
+        An error of the same SQLSTATE that a trigger of the target raises does not set it.
+
+        :param stage: name of the temporary table that holds the batch's rows
         """
         tried = []
         for field in self._lenient:
@@ -157,7 +160,9 @@ class IsolatingRowWriter(RowWriter):
     def _find_bad_column(self, stage: str) -> str:
         """Return PL/pgSQL that stores in ``ckpt_field`` the name of the column that causes the current row's error.
 
-        Return an empty text if messages may show values, since the column is not needed then.
+        Return an empty text if error messages may show values, since they need no column name then.
+
+        :param stage: name of the temporary table that holds the batch's rows
         """
         if self._may_show_values:
             return ""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Encoder = Callable[[Any], Any]
-"""Function that converts an Arrow column to the one that is sent.
+"""Function that converts an Arrow column to the Arrow column that COPY sends to the server.
 
 It raises ``pyarrow.ArrowInvalid`` if a value does not fit the type that is sent.
 """
@@ -37,9 +37,9 @@ It raises ``pyarrow.ArrowInvalid`` if a value does not fit the type that is sent
 _EPOCH_2000 = 946_684_800_000_000
 _TIMESTAMP_INFINITY = -(2**63) + _EPOCH_2000 - 1
 _DATE_INFINITY = -(2**31) + 10_957 - 1
-"""Integers by which the driver represents infinity: microseconds since 1970 for a timestamp, days for a date.
+"""Number of days since 1970 by which the driver represents an infinite date; this number plus one is minus infinity.
 
-Minus infinity is one more.
+``_TIMESTAMP_INFINITY`` is the same for a timestamp, in microseconds since 1970.
 """
 
 _DATE_SQL = (
@@ -61,10 +61,10 @@ _UUID_HEX = 32
 
 @dataclass(frozen=True, slots=True)
 class ColumnEncoding:
-    """Conversion of one column on its way to the target.
+    """Conversion of one column of a batch to the form in which COPY sends it, and to the target column's value.
 
     :param name: the column's name
-    :param encode: function that converts the Arrow column to the one that is sent
+    :param encode: function that converts the Arrow column to the Arrow column that is sent
     :param stage_type: the column's SQL type in the temporary table
     :param value: SQL expression that computes the target's value from a row ``s`` of the temporary table
     :param exact: like ``value``, but fails if the column's length or scale would truncate or round the value
@@ -152,7 +152,11 @@ def _is_bytes(kind: pa.DataType) -> bool:
 
 
 def _binary_encoder(column: Column, kind: pa.DataType) -> Encoder | None:
-    """Return the encoder into the binary form of the target column's type; None if no such encoder is without loss."""
+    """Return the encoder into the binary form of the target column's type; None if no such encoder is without loss.
+
+    :param column: the target column
+    :param kind: Arrow type of the values
+    """
     import pyarrow as pa
 
     receive = column.receive or ""
@@ -224,9 +228,11 @@ def _infallible_encoding(kind: pa.DataType) -> tuple[Encoder, str, str] | None:
 
 
 def _castable_encoding(column: Column, kind: pa.DataType) -> tuple[Encoder, str]:
-    """Return an encoder, and the SQL type of its result, which SQL can cast to the target column's type.
+    """Return an encoder for values that the server casts to the target column's type, and the SQL type of its result.
 
-    :raises ConfigError: if there is none for the Arrow type
+    :param column: the target column, for the message
+    :param kind: Arrow type of the values
+    :raises ConfigError: if values of this Arrow type cannot be sent
     """
     import pyarrow as pa
 
@@ -258,16 +264,18 @@ def _casting_encoder(wanted: pa.DataType) -> Encoder:
 
 
 def _microseconds(array: Any) -> Any:
-    """Return the times as integers: microseconds since 1970."""
+    """Return an Arrow column of timestamps as a column of integers: microseconds since 1970."""
     import pyarrow as pa
 
     return array.cast(pa.timestamp("us", array.type.tz)).cast(pa.int64())
 
 
 def _encode_timestamps(array: Any) -> Any:
-    """Return the times as microseconds since 2000, as PostgreSQL sends them.
+    """Return an Arrow column of timestamps as microseconds since 2000, the form in which PostgreSQL receives them.
 
-    Infinity is preserved as an integer; Arrow has no infinite time.
+    The integers that represent infinity are preserved; Arrow itself has no infinite time.
+
+    :raises pyarrow.ArrowInvalid: if a time is too early to be represented by a 64-bit integer
     """
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -23,7 +23,10 @@ WHERE n.nspname = {0}::text AND c.relname = ANY ({1}::text[]) AND c.relkind = 'r
   AND CASE WHEN pg_catalog.has_table_privilege(c.oid, 'SELECT') THEN pg_catalog.row_security_active(c.oid) END
 ORDER BY c.relname
 """
-"""Policies that let this user read bookkeeping under row level security; one row for a table without a policy."""
+"""Query of the row level security policies by which the sink's user may read the bookkeeping tables.
+
+The result also has one row for each table without a policy that applies to the user.
+"""
 
 
 def refuse_hidden_bookkeeping(

@@ -17,7 +17,7 @@ from airflow_provider_ckpt.connectors.postgres.table import Fetch
 from airflow_provider_ckpt.core.errors import ConfigError
 
 _TRIES = 5
-"""Number of times that the tables are created if other sessions end the attempt by a deadlock."""
+"""Greatest number of attempts to create the tables; an attempt that ends in a deadlock is repeated."""
 _ABSENT_TABLES = """
 SELECT name FROM unnest({1}::text[]) AS name
 WHERE NOT EXISTS (
@@ -36,7 +36,7 @@ WHERE n.nspname = {0}::text AND NOT EXISTS (
 
 
 def lacks_tables(fetch: Fetch, bookkeeping: BookkeepingTables, names: Sequence[str] = TABLES) -> bool:
-    """Return whether one of the bookkeeping tables does not exist, or is a receipt table of too old a version.
+    """Return whether a bookkeeping table does not exist, or the receipt table lacks ``positions``, as in old versions.
 
     :param fetch: runs a query and returns its rows
     :param bookkeeping: the bookkeeping tables
@@ -46,21 +46,26 @@ def lacks_tables(fetch: Fetch, bookkeeping: BookkeepingTables, names: Sequence[s
 
 
 def lacks_columns(fetch: Fetch, bookkeeping: BookkeepingTables) -> bool:
-    """Return whether one of the existing bookkeeping tables lacks a column, since an earlier version created it."""
+    """Return whether an existing bookkeeping table lacks a column because an earlier version of the package created it.
+
+    :param fetch: runs a query and returns its rows
+    :param bookkeeping: the bookkeeping tables
+    """
     return bool(fetch(_ABSENT_COLUMNS, [bookkeeping.schema, *map(list, zip(*LATER_COLUMNS, strict=True))]))
 
 
 def create_tables(fetch: Fetch, bookkeeping: BookkeepingTables, connection: str, pipeline: str) -> None:
     """Create the bookkeeping tables and columns that are absent.
 
-    A deadlock is tried again: the claims of a run that found the tables complete meet the statements of one that found
-    them absent, and the tables exist by then.
+    If the statement ends in a deadlock, as with another run that is already writing to the tables, it is run again, up
+    to five times in all.
 
     :param fetch: runs a statement over a psycopg2 connection, in autocommit mode
     :param bookkeeping: the bookkeeping tables
     :param connection: id of the Airflow connection, for the message
     :param pipeline: the pipeline's name, for the message
     :raises ConfigError: if the user may not create them
+    :raises psycopg2.errors.DeadlockDetected: if every attempt ended in a deadlock
     """
     import psycopg2
 

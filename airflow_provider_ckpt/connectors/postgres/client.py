@@ -50,7 +50,10 @@ def quote(name: str) -> str:
 
 
 def literal(value: str | int | datetime | None) -> str:
-    """Return an SQL constant for a value, quoted as by libpq, for statements that cannot bind values."""
+    """Return an SQL constant for a value, quoted as libpq does, for statements that cannot bind values.
+
+    :param value: the value; None becomes ``NULL``, and a time becomes ISO 8601 text
+    """
     if value is None:
         return "NULL"
     if isinstance(value, int):
@@ -210,9 +213,9 @@ class _SharedDatabase:
 
 
 def connect_error(error: Exception, connection: Connection, kind: ErrorType) -> ErrorInfo:
-    """Return the error information of a failed connection.
+    """Return the error information of a failed attempt to connect.
 
-    It is permanent if the server refused the login (password, database, rights), else a recoverable outage.
+    The error is permanent if the server refused the login (password, database, rights), else a recoverable outage.
 
     :param error: the driver's exception
     :param connection: the Airflow connection, for the message
@@ -231,9 +234,10 @@ def sqlstate_of(error: Exception) -> str | None:
 
 
 def server_message(error: Exception) -> str:
-    """Return the first line of the server's message, without the text that the driver adds.
+    """Return the first line of the server's message in a driver's exception, without the text that the driver adds.
 
-    Later lines may show the record (``Failing row contains …``), which only a dead letter may do.
+    Later lines are left out, because they may show the record (``Failing row contains …``), which only a dead letter
+    may do.
     """
     text = str(error).strip()
     while (cleaned := _DRIVER_NOISE.sub("", text).strip()) != text:
@@ -243,9 +247,12 @@ def server_message(error: Exception) -> str:
 
 
 def without_values(message: str, state: str | None) -> str:
-    """Return the server's message without the values that it quotes, since logs and events must not show records.
+    """Return a server's message without the values that it quotes, since logs and events must not show records.
 
-    Only data errors (class 22) quote values. Others quote the names of tables, columns and constraints.
+    Only messages of data errors (SQLSTATE class 22) quote values; the names of tables, columns and constraints stay.
+
+    :param message: the message
+    :param state: SQLSTATE of the error, if known
     """
     if state is None or not state.startswith("22"):
         return message
@@ -255,7 +262,7 @@ def without_values(message: str, state: str | None) -> str:
 def error_info(error: Exception, kind: ErrorType, operation: str = "", *, lost: bool = False) -> ErrorInfo:
     """Return the error information for an exception of psycopg2 or ADBC (semantics, section 7).
 
-    It is recoverable if the connection was lost, or if the SQLSTATE stands for a transient error.
+    The error is recoverable if the connection was lost, or if the SQLSTATE stands for a transient error.
 
     :param error: the driver's exception
     :param kind: error type: ``Source`` or ``Sink``

@@ -45,7 +45,7 @@ WHERE database = pg_catalog.current_database()
 """
 _MAX_POSITION = 2**63 - 1
 _FIRST_UNREPRESENTABLE = "294247-01-01"
-"""First day whose microseconds since 1970 exceed a 64-bit integer; infinity is greater."""
+"""First date, as SQL text, whose microseconds since 1970 do not fit into a 64-bit integer; ``infinity`` is greater."""
 
 _ZONE_STEP = 900_000_000
 """Microseconds of a quarter of an hour, of which the offset of every time zone is a multiple."""
@@ -112,9 +112,10 @@ class ClosedBound:
 
 
 def wait_until_closed(fetch: Fetch, candidate: int | None, stored: CandidateBound | None, wait: float) -> ClosedBound:
-    """Wait until a candidate for the closed bound has closed, or the time is over.
+    """Wait until a candidate for the closed bound has closed, or the given time is over, and return the bound.
 
-    An older candidate may close earlier; it is then the bound, even if the new candidate stays open.
+    A candidate of an earlier planning may close before the new one; it is then the bound, even if the new candidate
+    stays open.
 
     :param fetch: runs a query on the source database and returns its rows
     :param candidate: the new candidate position, read just before this call; None if the table is empty
@@ -171,16 +172,16 @@ def greatest_position(fetch: Fetch, table: Table, cursor: str) -> int | None:
 
 
 def candidate_position(fetch: Fetch, table: Table, cursor: str, greatest: int | None) -> int | None:
-    """Return the candidate for the bound: one past the greatest cursor value, or less if the cursor has a coarse type.
+    """Return the new candidate for the closed bound: one past the greatest cursor value, or less for a coarse type.
 
-    All rows of one day get the same ``date``, and all rows of one second the same ``timestamp(0)``. So the candidate
-    does not exceed the value that rows inserted now can get.
+    All rows of one day get the same ``date``, and all rows of one second the same ``timestamp(0)``. With such types the
+    candidate does not exceed the smallest position that a row inserted now can get.
 
     :param fetch: runs a query on the source database and returns its rows
     :param table: the source table
     :param cursor: the cursor column's name
     :param greatest: result of :func:`greatest_position`
-    :return: None if the table is empty
+    :return: the candidate position; None if the table is empty
     """
     if greatest is None:
         return None

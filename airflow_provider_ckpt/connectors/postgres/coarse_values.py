@@ -1,6 +1,6 @@
 """Detect coarse cursors, filled by code that rounds more than the column's type, such as ``date_trunc('hour', now())``.
 
-With such code, a new row can get a position that was read already. A default that calls only the server's time and
+A new row of such a table can get a position that was read already. A default that calls only the server's time and
 arithmetic functions is evaluated a few times; other code is only parsed.
 """
 
@@ -37,7 +37,7 @@ _EVALUABLE = frozenset({
     "timetz", "varchar", "varying", "and", "or", "not", "in", "case", "when", "then", "else", "zone",
 })
 # fmt: on
-"""Names that may precede a parenthesis in a default that is evaluated.
+"""Names that may stand before a parenthesis in a column default that the server is asked to evaluate.
 
 The functions among them have short results and change nothing.
 """
@@ -90,9 +90,11 @@ def is_coarse(fetch: Fetch, assignment: CursorAssignment, kind: CursorKind, prec
 
 
 def _is_coarse_number(assignment: CursorAssignment) -> bool:
-    """Return whether an integer cursor is computed from the time in seconds or milliseconds alone.
+    """Return whether the code that fills an integer cursor computes it from the time alone, in seconds or milliseconds.
 
     Several rows can then get the same number. Code that adds a random or sequential part is not coarse.
+
+    :param assignment: the code that fills the cursor
     """
     code = " ".join(assignment.values)
     timer_only = _CLOCK.search(code) or (
@@ -121,10 +123,10 @@ def _granularity(text: str, *, entire: bool = True) -> int:
 
 
 def _is_default_coarse(fetch: Fetch, text: str, kind: CursorKind, own: int) -> bool:
-    """Return whether a default rounds more than its column, judged by up to four evaluations.
+    """Return whether a default rounds more than its column, judged by up to four evaluations on the server.
 
-    After each evaluation, the function sleeps for a little longer than the column's resolution. If the default cannot
-    be evaluated, it is judged by its text.
+    After each evaluation, the function sleeps for a little longer than the column's resolution. If the server cannot
+    evaluate the default, its text decides.
 
     :param fetch: runs a query on the source database and returns its rows
     :param text: SQL expression of the default

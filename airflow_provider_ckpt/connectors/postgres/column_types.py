@@ -50,24 +50,29 @@ _LENGTH_OR_PRECISION = re.compile(r"\(\d+\)")
 
 
 def spark_type(type_sql: str) -> str:
-    """Return the Spark type of a PostgreSQL type as ``format_type`` writes it, with or without length.
+    """Return the Spark type as which values of a PostgreSQL type are read.
 
-    It is :data:`SPARK_TYPES` of the type's name.
+    It is ``string`` for every type that :data:`SPARK_TYPES` does not contain.
+
+    :param type_sql: the PostgreSQL type as ``format_type`` writes it, with or without length
     """
     name = _SQL_NAMES.get(_LENGTH_OR_PRECISION.sub("", type_sql, count=1))
     return "string" if name is None else SPARK_TYPES[name]
 
 
 def null_type(spark: str) -> str:
-    """Return the name of a PostgreSQL type whose values are read as a Spark type, for a null of it."""
+    """Return the name of a PostgreSQL type that is read as a given Spark type, for the cast of an SQL null.
+
+    :param spark: the Spark type, one of the values of :data:`SPARK_TYPES`
+    """
     return next(name for name, found in SPARK_TYPES.items() if found == spark)
 
 
 def stored_type(fetch: Fetch, type_sql: str) -> str:
-    """Return the type of a target's column for values of a source's type: the type itself if it is built in, else text.
+    """Return the type of a new target column for values of a source type: the same if it is built in, else ``text``.
 
     :param fetch: runs a query on the target's database and returns its rows
-    :param type_sql: the source's type as ``format_type`` writes it
+    :param type_sql: the source type as ``format_type`` writes it
     """
     [(is_built_in,)] = fetch(_IS_BUILT_IN, [type_sql])
     return type_sql if is_built_in else "text"
@@ -94,7 +99,7 @@ FIRST_DAY = -2_440_588
 
 
 def position_sql(kind: CursorKind, column: str) -> str:
-    """Return the SQL expression of the position that a cursor value has, exact on every server version.
+    """Return the SQL expression that computes the position of a cursor value exactly, on every server version.
 
     The position is the value itself for an integer, and microseconds since 1970-01-01 for a date or time.
 

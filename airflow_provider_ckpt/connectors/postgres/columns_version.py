@@ -1,4 +1,4 @@
-"""Detect that the columns of a table are not those that a batch was planned for, or change while it is read."""
+"""Detect that a table's columns were altered, either after a batch was planned or while its rows are being copied."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FROM pg_catalog.pg_attribute a WHERE a.attrelid = pg_catalog.to_regclass({0}) AN
 
 
 def columns_version_sql(name: str) -> str:
-    """Return the SQL expression of a text that changes when a column of a table is altered, or the table recreated.
+    """Return an SQL expression of a text that changes when a column of a table is altered or the table is recreated.
 
     :param name: name of the table, as ``source.table`` or ``sink.table`` of the pipeline gives it
     """
@@ -29,17 +29,17 @@ def columns_version_sql(name: str) -> str:
 
 
 def columns_version(session: Any, version_sql: str) -> str | None:
-    """Return the version of a table's columns; None if there is no such table.
+    """Return the version of a table's columns: a text that changes when one is altered; None if there is no such table.
 
     :param session: psycopg2 connection in autocommit mode
-    :param version_sql: what :func:`columns_version_sql` returned for the table
+    :param version_sql: SQL expression that :func:`columns_version_sql` returned for the table
     """
     ((version,),) = psycopg_fetch(session)(f"SELECT {version_sql}", [])
     return None if version is None else str(version)
 
 
 def unaltered_check_sql(session: Any, name: str) -> str:
-    """Return a statement that fails if a column of a table is altered after this call.
+    """Return a statement that fails if a column of the target table is altered after this call.
 
     :param session: psycopg2 connection in autocommit mode
     :param name: name of the table, as ``sink.table`` of the pipeline gives it
@@ -53,14 +53,15 @@ def unaltered_check_sql(session: Any, name: str) -> str:
 
 
 def refuse_other_columns(table: Table, shape: RecordShape, batch: str) -> None:
-    """Raise an error if a source table has not the columns of the schema version under which a batch is read.
+    """Raise an error if the source table's columns differ from the schema version for which a batch was planned.
 
     Columns are compared by number too, since a name may belong to another column of the same type now.
 
-    :param table: the source table as it is
-    :param shape: the columns of the version
+    :param table: the source table as it is now
+    :param shape: the columns of the schema version
     :param batch: the batch, for the message
-    :raises SourceError: which the run answers by looking at the columns again before it plans
+    :raises SourceError: recoverable, if a column was dropped, or has another number or type now; the run then reads the
+        columns again before it plans
     """
     now = {column.name: (column.number, column.exact_type_sql) for column in table.columns}
     other = [name for name, column in shape.source_columns.items() if now.get(name) != column]
@@ -69,10 +70,10 @@ def refuse_other_columns(table: Table, shape: RecordShape, batch: str) -> None:
 
 
 def altered_error(table: str, columns: str, batch: str) -> SourceError:
-    """Return the error of a batch whose columns were altered since it was planned; nothing of it was sent.
+    """Return the error of a batch that was not sent because source columns were altered after its planning.
 
     :param table: schema and name of the source table
-    :param columns: phrase for the columns
+    :param columns: phrase that names the columns, such as ``column price``
     :param batch: the batch
     """
     return SourceError(

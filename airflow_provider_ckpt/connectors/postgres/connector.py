@@ -1,4 +1,5 @@
-"""Connector of PostgreSQL tables."""
+"""Declare the postgres connector: the keys of its ``source`` and ``sink`` sections, and the classes that implement it.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ _HERE = "airflow_provider_ckpt.connectors.postgres"
 
 
 class PostgresSourceSection(SourceSection):
-    """Table to read.
+    """Section ``source`` of a pipeline that reads a PostgreSQL table.
 
     :param connection: Airflow connection id of the database
     :param table: ``schema.table`` or ``table``
@@ -73,22 +74,24 @@ class PostgresSourceSection(SourceSection):
 
     @property
     def is_full(self) -> bool:
-        """True with ``mode: full``; see :attr:`SourceSection.is_full`."""
+        """True if each run reads the whole table (``mode: full``); see :attr:`SourceSection.is_full`."""
         return self.mode == "full"
 
     @property
     def column_names(self) -> tuple[str, ...]:
-        """The value of ``columns``; see :attr:`SourceSection.column_names`."""
+        """The columns to read, which are the value of ``columns``; see :attr:`SourceSection.column_names`."""
         return self.columns
 
     @property
     def position_columns(self) -> tuple[str, ...]:
-        """Cursor and key; see :attr:`SourceSection.position_columns`."""
+        """The cursor column and the key columns, in this order; see :attr:`SourceSection.position_columns`."""
         return (self.cursor, *self.key)
 
 
 class PostgresSinkSection(TableSinkSection, ReplacingSinkSection):
-    """Table to write to; its other keys are those of :class:`.TableSinkSection` and :class:`.ReplacingSinkSection`.
+    """Section ``sink`` of a pipeline that writes to a PostgreSQL table.
+
+    Its other keys are those of :class:`.TableSinkSection` and :class:`.ReplacingSinkSection`.
 
     :param create: whether a run creates the target from the source's columns if it does not exist
     """
@@ -99,24 +102,30 @@ class PostgresSinkSection(TableSinkSection, ReplacingSinkSection):
 
     @property
     def creates_target(self) -> bool:
-        """The value of ``create``; see :attr:`SinkSection.creates_target`."""
+        """True if a run creates a missing target (``create: true``); see :attr:`SinkSection.creates_target`."""
         return self.create
 
     changes_columns: ClassVar[bool] = True
 
     @classmethod
     def name_in_place(cls, name: str) -> str:
-        """Return a name in double quotes where it needs them; see :meth:`SinkSection.name_in_place`."""
+        """Return a name, in double quotes if it contains a dot or a quote; see :meth:`SinkSection.name_in_place`.
+
+        :param name: name of a schema or table
+        """
         return quote(name) if set('."') & set(name) else name
 
     @property
     def place_parts(self) -> tuple[str, ...]:
-        """Schema, if given, and table; see :attr:`SinkSection.place_parts`."""
+        """Names of the target's schema, if given, and of its table; see :attr:`SinkSection.place_parts`."""
         return tuple(filter(None, split_table(self.table)))
 
     @property
     def takes_raw_rows(self) -> bool:
-        """True if all rows are appended or staged as they are sent; see :attr:`SinkSection.takes_raw_rows`."""
+        """True if the target can receive rows as raw COPY data; see :attr:`SinkSection.takes_raw_rows`.
+
+        It can with ``mode: replace``, and with ``mode: append`` unless ``rows_may_differ`` is true.
+        """
         return self.mode == "replace" or (not self.upserts and not self.rows_may_differ)
 
 

@@ -1,4 +1,4 @@
-"""Have the server evaluate SQL expressions of constants, if they call only harmless functions and stay short.
+"""Evaluate SQL expressions of constants on the server, if they call only harmless functions and stay short.
 
 The expressions come from code of the source database, such as the argument of ``nextval`` in a trigger.
 """
@@ -30,7 +30,7 @@ _EVALUABLE = re.compile(
     r"|pg_catalog\.(?:format|quote_ident|concat|concat_ws|lower|upper|pg_get_serial_sequence)(?=\())*",
     re.IGNORECASE,
 )
-"""All that an expression may contain besides string constants if the server is to evaluate it here."""
+"""Pattern of an expression that the server may evaluate, after the content of its string constants has been removed."""
 
 _TO_CLASS = re.compile(rf"({_STRING.pattern})|::(?:pg_catalog\.)?regclass\b", re.IGNORECASE)
 """A string constant, or a cast to ``regclass``, the name of a relation."""

@@ -1,4 +1,4 @@
-"""Rows of binary COPY data as the server sends them, and their positions, which are the values of the first column."""
+"""Parse binary COPY data as the server sends it into rows and their positions; the first column is the cursor."""
 
 from __future__ import annotations
 
@@ -37,9 +37,10 @@ class CopyMessages:
 
 
 def joined_rows(messages: Sequence[bytes]) -> bytes | None:
-    """Return the data of a COPY; None if the messages are not one for each row, as behind a proxy that joins messages.
+    """Return the messages of a COPY, joined to one piece of data, after checking that the server sent one for each row.
 
     :param messages: all messages of the COPY, which must be one for each row and one for the end
+    :return: the data; None if rows and messages do not correspond, as behind a proxy that joins messages
     """
     if not messages[0].startswith(_HEADER) or not messages[-1].endswith(_TRAILER):
         return None
@@ -48,12 +49,12 @@ def joined_rows(messages: Sequence[bytes]) -> bytes | None:
 
 
 def parse_rows(messages: Sequence[bytes], columns: int, kind: CursorKind) -> RawRows | None:
-    """Return the rows of a COPY, with the positions from their first column, the cursor.
+    """Return the rows of a COPY with their positions, which are the values of the first column, the cursor.
 
     :param messages: all messages of the COPY, which must be one for each row and one for the end
     :param columns: number of columns
     :param kind: type of the cursor
-    :return: None if the messages are not one for each row, as behind a proxy that joins messages
+    :return: the rows; None if rows and messages do not correspond, as behind a proxy that joins messages
     """
     import numpy as np
 
@@ -74,7 +75,9 @@ def parse_rows(messages: Sequence[bytes], columns: int, kind: CursorKind) -> Raw
 
 
 def _at(data: bytes, offset: int, form: str, starts: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    """Return the value at the same offset of each row, without an index for each of its bytes.
+    """Return an array of the values that stand at the same offset in each row of binary data.
+
+    The values are taken through an overlapping view of the data, which needs no index for each single byte.
 
     :param data: the rows
     :param offset: offset of the value in its row, in bytes

@@ -78,7 +78,7 @@ _SEQUENCE_FUNCTIONS = ("nextval", "currval")
 _CONSTANT = re.compile(r"[\s(]*+'([^']*+(?:''[^']*+)*)'(?:::[\w.]++|[\s)]++)*")
 _NAME = re.compile(r'(?:"(?:[^"]|"")+"|[A-Za-z_][\w$]*+)(?:\.(?:"(?:[^"]|"")+"|[A-Za-z_][\w$]*+))?')
 _MAX_NAME = 200
-"""Length in characters from which a text is not taken for the name of a sequence."""
+"""Length in characters from which on a text is not taken for the name of a sequence."""
 
 _OPAQUE = re.compile(r"\b(?:lastval|current_setting)\s*+\(|\b(?:from|returning|execute)\b", re.IGNORECASE)
 _INSERTED = re.compile(
@@ -109,12 +109,12 @@ class _TooLongError(Exception):
 class CursorAssignment:
     """A default, generated column or trigger that gives the cursor its value in new or updated rows.
 
-    :param label: description of it for messages, such as ``trigger t of public.orders``
+    :param label: description of this code for messages, such as ``trigger t of public.orders``
     :param texts: SQL texts of the code that determines the value, with those of the functions that it calls
     :param values: SQL expressions in this code that may be the value
-    :param own: whether it is a single expression that calls only functions of the server, none of a user
-    :param trigger: whether it is a trigger
-    :param generated: whether it is a generated column's expression, which computes the cursor from other columns
+    :param own: whether the code is a single expression that calls only functions of the server, none of a user
+    :param trigger: whether the code is a trigger
+    :param generated: whether the code is a generated column's expression, which computes the cursor from other columns
     :param sequences: oids of the sequences from which the value may come
     :param unreadable: reason why the possible values cannot be known, as the predicate of a sentence about the code,
         such as ``is written in plpython3u``; None if they can be known
@@ -311,7 +311,7 @@ def _quote(code: str) -> str:
 
 
 def _numbering_table(text: str) -> list[str]:
-    """Return the name of the table into which a statement inserts a row to use its number (INSERT … RETURNING).
+    """Return the name of the table into which a statement inserts a row to obtain a number (``INSERT … RETURNING``).
 
     The number then comes from the sequences of that table. The name is returned as a list of one element, which is
     empty for any other statement.

@@ -1,4 +1,4 @@
-"""A PostgreSQL database as the source of many tables: its catalog, and which tables have new rows."""
+"""A PostgreSQL database as the source of many tables: its catalog, and the search for tables with new rows."""
 
 from __future__ import annotations
 
@@ -40,13 +40,19 @@ WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relpersistence <> '
   AND left(c.relname, 11) <> 'ckpt_stage_'
 ORDER BY 1, 2
 """
-"""Query of all tables. Views are left out, because the sink's target may be among them, and so may joins."""
+"""Query of all ordinary and partitioned tables, with their columns, primary keys and estimated numbers of rows.
+
+Views are left out, since a view may join tables or show the sink's target.
+"""
 
 _SETTINGS = PLANNING_SETTINGS | REFUSED
-"""Session settings for counting new rows: a table whose rows a policy may hide counts as one with new rows."""
+"""Session settings for counting new rows, under which a query fails if row level security would hide rows from it.
+
+A table for which the query fails is reported with 0 new rows, so that its own run reports the error.
+"""
 
 _CHUNK = 200
-"""Number of tables in one statement: each takes locks until the statement ends."""
+"""Greatest number of tables in one counting statement, which locks each of them until it ends."""
 
 
 class PostgresDatabase:
@@ -60,7 +66,7 @@ class PostgresDatabase:
         self._client: Any = None
 
     def read_catalog(self) -> Catalog:
-        """Return all tables with their columns and primary keys, in one query; see :class:`.SourceDatabase`."""
+        """Return all tables with their columns and primary keys; see :meth:`.SourceDatabase.read_catalog`."""
         with self._session("reading the catalog") as fetch:
             return [
                 CatalogTable(
@@ -75,7 +81,10 @@ class PostgresDatabase:
             ]
 
     def count_new_records(self, tables: Sequence[TableProgress]) -> Mapping[str, int]:
-        """Return about how many new rows each table has, in chunks; see :class:`.SourceDatabase`."""
+        """Return the approximate number of new rows of each table that may have any, by the name of its pipeline.
+
+        The tables are queried in chunks. See :meth:`.SourceDatabase.count_new_records`.
+        """
         found: dict[str, int] = {}
         if tables:
             with self._session("looking for new rows") as fetch:
@@ -85,7 +94,14 @@ class PostgresDatabase:
         return found
 
     def _count(self, counter: NewRowCounter, tables: Sequence[TableProgress]) -> Mapping[str, int]:
-        """Return the counts of a chunk; one that fails is halved until the tables that make it fail are alone."""
+        """Return the counts of a chunk of tables; if its query fails, halve the chunk and count each half.
+
+        A table that is alone in its chunk, and whose query fails, gets 0.
+
+        :param counter: runs the query
+        :param tables: the tables of the chunk
+        :raises psycopg2.Error: if the connection is lost
+        """
         import psycopg2
 
         try:
@@ -119,5 +135,6 @@ class PostgresDatabase:
 
 
 def _reference(name: str) -> str:
-    """Return a name as ``source.table`` has it: in double quotes where it contains a dot or a quote."""
+    """Return a schema's or table's name as ``source.table`` has it: in double quotes if it contains a dot or a quote.
+    """
     return quote(name) if set('."') & set(name) else name

@@ -38,7 +38,7 @@ _PAGE = 1000
 
 
 class PostgresDeadLetterStore:
-    """Dead letter store in a table.
+    """Dead letter store in a PostgreSQL table.
 
     See :class:`~airflow_provider_ckpt.connectors.dead_letter_store.DeadLetterStore`.
 
@@ -56,7 +56,10 @@ class PostgresDeadLetterStore:
         self._client: Any = None
 
     def check(self) -> None:
-        """Create the table if it is absent and check its columns and rights; see :meth:`DeadLetterStore.check`."""
+        """Create the table if it is absent, and raise ConfigError if its columns, rights or durability are unsuitable.
+
+        See :meth:`DeadLetterStore.check`.
+        """
         with self._session("checking") as fetch:
             table = describe_table(fetch, self._name)
             if table is None:
@@ -79,7 +82,7 @@ class PostgresDeadLetterStore:
                 )
 
     def outputs(self) -> Sequence[Output]:
-        """Return the dead letter table, if it exists; see :class:`NamesOutputs`."""
+        """Return a list of the dead letter table, or an empty list if it does not exist; see :class:`NamesOutputs`."""
         with self._session("looking up") as fetch:
             table = describe_table(fetch, self._name)
             if table is None:

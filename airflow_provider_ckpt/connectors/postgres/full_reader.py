@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class PostgresFullReader(ReaderSession):
-    """Reader of one lane; see :class:`~airflow_provider_ckpt.connectors.source_protocol.Reader`.
+    """Reader of one lane for ``mode: full``; see :class:`~airflow_provider_ckpt.connectors.source_protocol.Reader`.
 
     :param pipeline: ``source.table`` names the table
     :param connection: the Airflow connection of the database
@@ -69,7 +69,11 @@ class PostgresFullReader(ReaderSession):
         return super()._is_lost()
 
     def _connect(self, task: BatchTask) -> Table:
-        """Return the table, after the transaction under the snapshot of the batch's refresh was begun if it is not."""
+        """Begin a transaction under the snapshot of the batch's refresh, unless one is open, and return the table.
+
+        :param task: the batch, whose ``detail`` has the snapshot's id and the table's oid
+        :raises SourceError: if the table was dropped or recreated since the refresh began
+        """
         self._open()
         if self._snapshot is not None and self._snapshot != task.detail.get("snapshot"):
             self._cursor.executescript("ROLLBACK")

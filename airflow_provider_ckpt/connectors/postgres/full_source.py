@@ -100,7 +100,13 @@ class PostgresFullSource(SourceSession):
         return Start(0)
 
     def begin_refresh(self, partition: str) -> RefreshExtent:  # noqa: ARG002 - the table is the only partition
-        """Export a snapshot, which stands until the next call or :meth:`close`; see :class:`RefreshedSource`."""
+        """Export a snapshot, and return it with the number of the table's pages; see :class:`RefreshedSource`.
+
+        The snapshot stands until the next call or :meth:`close`.
+
+        :param partition: id of the partition, which is the table
+        :raises SourceError: if the snapshot cannot be exported
+        """
         import psycopg2
 
         self._close_snapshot()
@@ -121,11 +127,14 @@ class PostgresFullSource(SourceSession):
         return RefreshExtent(int(pages), self._snapshot, {"oid": table.oid})
 
     def holds_snapshot(self, snapshot: str) -> bool:
-        """Return whether this object holds a snapshot that :meth:`begin_refresh` has exported."""
+        """Return whether this object holds a snapshot, which is the one that :meth:`begin_refresh` exported last.
+
+        :param snapshot: id of the snapshot
+        """
         return snapshot == self._snapshot
 
     def plan(self, request: PlanRequest) -> Plan:
-        """Split ranges of pages into batches; see :meth:`Source.plan`. A range without an end has none."""
+        """Split ranges of pages into batches; see :meth:`Source.plan`. A range without an end gets no batches."""
         batches: list[PlannedBatch] = []
         left = request.max_records
         with self._session() as fetch:
@@ -159,8 +168,10 @@ class PostgresFullSource(SourceSession):
         raise SourceError("a refresh has no positions to compare", pipeline=self._pipeline, position=span.start)
 
     def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:  # noqa: ARG002
-        """Return the same tasks with snapshot and table in ``detail``.
+        """Return the same tasks with the snapshot's id and the table's oid added to ``detail``.
 
+        :param tasks: batches to read
+        :param files: not used
         :raises SourceError: if the snapshot has ended, as with a restart of the server
         """
         if not tasks:

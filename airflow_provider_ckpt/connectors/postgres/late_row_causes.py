@@ -1,6 +1,6 @@
 """Find causes of late rows: properties of a table by which new rows could get smaller cursor values than rows read.
 
-These are sequences that cycle or count down, clocks that are rounded, and replication. No plan would read such a row,
+Causes are sequences that cycle or count down, clocks that are rounded, and replication. No plan would read such rows,
 so each cause is reported by name before anything is sent. Rows that have appeared late are found by
 ``late_row_detection.py``.
 """
@@ -62,11 +62,11 @@ class LateRowCause(NamedTuple):
 
 
 class LateRowCauses:
-    """Finds what can give new rows of one table or view smaller cursor values than rows that were read already.
+    """Search for causes by which new rows of a table or view can get smaller cursor values than rows already read.
 
-    It examines what fills the cursor: sequences, column defaults, generated columns, triggers, and the functions that
-    these call (see :mod:`.cursor_code`). The constructor queries the catalog only for the columns from which the
-    cursor's values come; the rest is queried at the first use.
+    The search examines the sequences, column defaults, generated columns and triggers that fill the cursor, and the
+    functions that these call (see :mod:`.cursor_code`). The constructor queries the catalog only for the columns from
+    which the cursor's values come; the rest is queried at the first use.
 
     :param fetch: runs a query on the source database and returns its rows
     :param table: the table or view
@@ -82,9 +82,9 @@ class LateRowCauses:
 
     @cached_property
     def sequence_oids(self) -> frozenset[int]:
-        """Oids of all sequences from which the cursor gets its values; empty if the cursor is not an integer.
+        """Oids of all sequences that fill the cursor; empty if the cursor is not an integer.
 
-        Those that fill other columns, from which a generated cursor is computed, are not included.
+        Sequences that fill the other columns from which a generated cursor is computed are not included.
         """
         if self._kind not in INTEGERS:
             return frozenset()

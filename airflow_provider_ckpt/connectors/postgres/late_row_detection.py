@@ -87,7 +87,9 @@ class LateRowSearch:
         self._server_state = server_state(fetch)
 
     def take_snapshot(self, before: SourceSnapshot | None, tail: int, end: int) -> SourceSnapshot:
-        """Return a snapshot of the table and its server as they are now, with which the next planning compares them.
+        """Return a snapshot of the table and its server as they are now.
+
+        The plan stores this snapshot, and the next planning compares it with the state at that time.
 
         :param before: the snapshot of the source that the last planning stored in this generation; None if there is
             none
@@ -115,7 +117,7 @@ class LateRowSearch:
         )
 
     def signs(self, before: SourceSnapshot) -> Iterator[LateRowSign]:
-        """Yield the signs that positions below the end of the last plan were assigned to rows since.
+        """Yield the signs that rows have got positions below the end of the last plan since that planning.
 
         :param before: the snapshot of the source that the last planning stored
         """
@@ -364,7 +366,7 @@ class LateRowSearch:
         return value_sql(self._kind, position)
 
     def _leads(self, sequence: SequenceState) -> bool:
-        """Return whether a sequence is at or beyond the greatest position, so that it can have assigned every one."""
+        """Return whether a sequence is at or beyond the greatest position, so that it can have assigned each one."""
         if sequence.last is None or self._greatest is None:
             return False
         return sequence.last + max(sequence.step, 1) - 1 >= self._greatest

@@ -1,4 +1,4 @@
-"""Names of tables: the dataset of a source or sink, and the place of dead letters."""
+"""Name a table for other systems and users: its OpenLineage dataset, and the phrase for the place of dead letters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DEAD_LETTER_TABLE = "ckpt_sink_dead_letter"
 
 
 def dataset(section: ConnectorSection, connection: Connection | None) -> tuple[str, str]:
-    """Return namespace and name of a table by OpenLineage's rules.
+    """Return the namespace and name of a table's dataset by OpenLineage's rules.
 
     :param section: section ``source`` or ``sink``
     :param connection: the Airflow connection of the database
@@ -28,9 +28,9 @@ def dataset(section: ConnectorSection, connection: Connection | None) -> tuple[s
 
 
 def dead_letter_place(pipeline: Pipeline, _: Callable[[str], Connection]) -> str:
-    """Return a phrase for the place of a pipeline's dead letters; see :class:`SinkType`.
+    """Return a phrase that tells a user where a pipeline's dead letters are stored; see :class:`SinkType`.
 
-    :param pipeline: the pipeline: the table lies beside its target, or ``dead_letter_queue.table`` names it
+    :param pipeline: the pipeline; the table is in the target's schema, unless ``dead_letter_queue.table`` names one
     """
     queue = pipeline.dead_letter_queue
     if queue.in_other_store:

@@ -1,8 +1,8 @@
-"""Find out which of many tables have new rows, with a number of queries that does not depend on that of the tables.
+"""Find out which of many tables have new rows, by a number of queries that does not grow with the number of tables.
 
-A table has none if its next planning would find nothing: neither a row to plan nor a sign of late rows. So the greatest
-position, the sequences, the files and the server are compared with the snapshot that the last planning stored. Any
-difference counts as new rows, and the table's own run decides what it means.
+A table has no new rows if its next planning would find nothing: neither a row to plan nor a sign of late rows. So the
+greatest position, the sequences, the files and the server are compared with the snapshot that the last planning stored.
+Any difference counts as new rows, and the table's own run decides what it means.
 """
 
 from __future__ import annotations
@@ -54,18 +54,18 @@ FROM member JOIN pg_catalog.pg_class c ON c.oid = member.oid
 """Query of the partitions and children of tables, themselves included; see ``origin_tables.py``."""
 
 _COUNTED = 10_000
-"""Number of rows at which the counting of a table's new rows stops; beyond it, the catalog's estimate counts."""
+"""Number of rows at which the counting of a table's new rows stops; the catalog's estimate then replaces the count."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Relation:
-    """A table that exists, with what the catalog says about it and its partitions and children.
+    """A table that exists, with the facts that the catalog has about it.
 
-    :param progress: the table's pipeline and what was planned
-    :param oid: its oid
+    :param progress: the table's pipeline and the position up to which it has planned
+    :param oid: the table's oid
     :param sql: schema and name as SQL
     :param label: schema and name for messages
-    :param estimate: number of its rows as the catalog estimates it; negative if it was never analysed
+    :param estimate: the catalog's estimate of the number of rows; negative if the table was never analysed
     :param kind: type of its cursor
     """
 
@@ -78,12 +78,12 @@ class _Relation:
 
     @property
     def cursor(self) -> str:
-        """The cursor column as SQL."""
+        """Name of the cursor column, quoted for SQL."""
         return quote(PostgresSourceSection.of(self.progress.pipeline).cursor)
 
 
 class NewRowCounter:
-    """Search for tables with new rows; the state of the server is read once, when the object is created.
+    """Counter of the new rows of many tables; the state of the server is read once, when the object is created.
 
     :param fetch: runs a query on the source database and returns its rows
     """
@@ -93,9 +93,10 @@ class NewRowCounter:
         self._server = server_state(fetch)
 
     def count(self, tables: Sequence[TableProgress]) -> dict[str, int]:
-        """Return about how many new rows each table has, by the name of its pipeline; see :class:`.SourceDatabase`.
+        """Return the approximate number of new rows of each table that may have any, by the name of its pipeline.
 
-        A table that is read as a whole in each run always counts as one with new rows.
+        A table without new rows is left out. One that is read as a whole in each run, or that cannot be examined, has
+        0. See :meth:`.SourceDatabase.count_new_records`.
 
         :param tables: the tables, which are queried together
         """
@@ -106,7 +107,10 @@ class NewRowCounter:
         return unknown | self._new_rows(with_new_rows)
 
     def _relations(self, tables: Sequence[TableProgress]) -> list[_Relation]:
-        """Return the tables that exist and have a cursor; views are left out, since their rows are elsewhere."""
+        """Return those of the given tables that exist and have a cursor of a supported type.
+
+        Views are left out, since their rows are stored in other relations.
+        """
         sections = [PostgresSourceSection.of(table.pipeline) for table in tables]
         names = [".".join(quote(part) for part in split_table(section.table) if part) for section in sections]
         found = self._fetch(_TABLES, [array_text(names), array_text(section.cursor for section in sections)])
@@ -117,7 +121,7 @@ class NewRowCounter:
         ]
 
     def _without_new_rows(self, relations: Sequence[_Relation]) -> set[str]:
-        """Return the names of the pipelines whose next planning would find nothing."""
+        """Return the names of the pipelines whose next planning would find nothing to plan and nothing to refuse."""
         snapshots = {item.oid: _snapshot(item.progress) for item in relations}
         known = {oid: snapshot for oid, snapshot in snapshots.items() if snapshot is not None}
         candidates = [item for item in relations if item.oid in known]
@@ -144,7 +148,7 @@ class NewRowCounter:
         }
 
     def _greatest(self, relations: Sequence[_Relation]) -> Mapping[int, int | None]:
-        """Return the greatest position in each table by its oid, None if it is empty."""
+        """Return the greatest position in each table, by the table's oid; None for an empty table."""
         parts = [
             f"SELECT {item.oid}::bigint, {position_sql(item.kind, 'c')} "
             f"FROM (SELECT max({item.cursor}) AS c FROM {item.sql}) AS m"
@@ -175,7 +179,8 @@ def _from_planned_end(relation: _Relation) -> str:
 
 
 def _snapshot(progress: TableProgress) -> SourceSnapshot | None:
-    """Return the snapshot of the last planning if it is comparable with the table as it is now; else None."""
+    """Return the snapshot that the table's last planning stored; None if there is none, or it is not of the plan's end.
+    """
     state = progress.state or {}
     if SNAPSHOT not in state:
         return None
@@ -184,5 +189,9 @@ def _snapshot(progress: TableProgress) -> SourceSnapshot | None:
 
 
 def _all_read(snapshot: SourceSnapshot, greatest: int | None) -> bool:
-    """Return whether the greatest row is still the one that was read last, or the table is still empty."""
+    """Return whether the table's greatest position is still that of the snapshot, and the last plan has reached it.
+
+    :param snapshot: the snapshot that the last planning stored
+    :param greatest: the greatest position in the table now; None if it is empty
+    """
     return greatest == snapshot.top and (greatest is None or greatest == snapshot.end - 1)
