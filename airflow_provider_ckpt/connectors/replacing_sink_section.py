@@ -49,7 +49,5 @@ class ReplacingSinkSection(SinkSection):
 
     @property
     def may_lose_rows(self) -> bool:
-        """True if the sink removes rows of the target itself (``mode: replace``); see
-        :attr:`SinkSection.may_lose_rows`.
-        """
+        """True if the sink removes rows of the target itself (``replace``); see :attr:`SinkSection.may_lose_rows`."""
         return self.mode == "replace"

@@ -54,7 +54,7 @@ FROM member JOIN pg_catalog.pg_class c ON c.oid = member.oid
 """Query of the partitions and children of tables, themselves included; see ``origin_tables.py``."""
 
 _COUNTED = 10_000
-"""Number of rows at which the counting of a table's new rows stops; the catalog's estimate then replaces the count."""
+"""Number of rows at which counting a table's new rows stops; the catalog's estimate is then used if it is greater."""
 
 
 @dataclass(frozen=True, slots=True)

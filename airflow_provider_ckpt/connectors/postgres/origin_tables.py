@@ -1,4 +1,4 @@
-"""Find the relations that a source's rows come from: partitions, child tables and the relations below a view."""
+"""Find the relations from which a source's rows come: partitions, child tables and the relations below a view."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ It matches the text of the view's query tree in ``pg_rewrite.ev_action``.
 """
 
 WRITTEN_ELSEWHERE = {"f": "foreign table", "m": "materialised view"}
-"""Kinds of relation (``pg_class.relkind``) whose rows are written elsewhere, with their names for messages.
+"""Kinds of relation (``pg_class.relkind``) whose rows are not written by transactions on it, with names for messages.
 
-Transactions that have not committed such rows yet cannot be detected.
+Transactions that have written such rows but have not committed yet cannot be detected.
 """
 
 
@@ -97,9 +97,12 @@ class Origin:
 
 
 def origins(fetch: Fetch, table: Table) -> Sequence[Origin]:
-    """Return the relations from which the rows of a table or view come, itself included.
+    """Return the relations from which the rows of a table or view come, the table or view itself included.
 
     Relations that functions inside a view read are not found.
+
+    :param fetch: runs a query on the source database and returns its rows
+    :param table: the table or view
     """
     return [Origin(*row) for row in fetch(_ORIGINS, [table.oid])]
 
@@ -107,7 +110,7 @@ def origins(fetch: Fetch, table: Table) -> Sequence[Origin]:
 def newly_attached(known: Sequence[Origin], attached: Mapping[int, Sequence[str]]) -> frozenset[int]:
     """Return the oids of the relations that were attached as a partition or child since an earlier planning.
 
-    A relation below one that was attached counts, too.
+    A relation below an attached one counts as attached, too.
 
     :param known: the relations as they are now
     :param attached: value of :attr:`Origin.attached` at that planning, by the relation's oid
@@ -133,11 +136,11 @@ class OriginColumn:
 
 
 def origin_columns(fetch: Fetch, table: Table, column: str) -> Sequence[OriginColumn]:
-    """Return the columns of all relations whose values a column of a table or view shows, also under other names.
+    """Return the columns of the relations below a table or view whose values one column of it shows, under any name.
 
     :param fetch: runs a query on the source database and returns its rows
     :param table: the table or view
-    :param column: the column's name in it
+    :param column: name of the column in the table or view
     """
     found = {(table.oid, table.by_name[column].number)}
     views = [(table.oid, column)]

@@ -1,4 +1,5 @@
-"""Copy the pages of a refresh to its staging table as the bytes of binary COPY; see ``raw_copy.py``."""
+"""Copy ranges of pages of a table to the staging table of a refresh, as the bytes of binary COPY; see ``raw_copy.py``.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +35,14 @@ class PostgresPageCopy(PostgresRawCopy):
         return None if table is None else PageQuery(table)
 
     def _to_rows(self, messages: Sequence[bytes], query: BatchQuery, task: BatchTask) -> RawRows | None:  # noqa: ARG002
-        """Return the rows with the first page of the batch as the position of each, since no receipt stores it."""
+        """Return the rows of a COPY; each has the batch's first page as its position, since no receipt stores it.
+
+        Return None if the messages are not one for each row.
+
+        :param messages: all messages of the COPY
+        :param query: not used
+        :param task: the batch
+        """
         import numpy as np
 
         data = joined_rows(messages)
@@ -44,4 +52,4 @@ class PostgresPageCopy(PostgresRawCopy):
         return RawRows(data, np.full(number, task.range.start, np.int64))
 
     def _positions(self, rows: RawRows) -> None:
-        """Return None: a snapshot never shows rows late."""
+        """Return None, so that the receipt stores no positions: no row appears late in a snapshot."""

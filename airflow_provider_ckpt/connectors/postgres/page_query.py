@@ -35,8 +35,9 @@ class PageQuery:
 
 
 def import_snapshot(task: BatchTask) -> Sequence[str]:
-    """Return the statements that begin a transaction under the snapshot of a batch's refresh.
+    """Return the statements that begin a read-only transaction under the snapshot of a batch's refresh.
 
+    :param task: the batch, with the snapshot's id in its ``detail``
     :raises SourceError: if the batch has no snapshot
     """
     snapshot = task.detail.get("snapshot")

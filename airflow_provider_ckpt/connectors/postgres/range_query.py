@@ -1,4 +1,5 @@
-"""Build the query that reads one batch: a range of the cursor column, in the same row order at each execution."""
+"""Build the query that reads one batch: the rows in a range of the cursor column, in the same order at each execution.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ class RangeQuery:
 
     @classmethod
     def describe(cls, fetch: Fetch, pipeline: Pipeline, shape: RecordShape) -> RangeQuery | None:
-        """Make the query for a pipeline's source table; return None if there is no such table.
+        """Return the query for a pipeline's source table; None if there is no such table.
 
         :param fetch: runs a query in the source database
         :param pipeline: the pipeline, with the table's name and its cursor
@@ -100,9 +101,15 @@ def column_expressions(shape: RecordShape, cursor: str) -> list[str]:
 def _tie_breakers(fetch: Fetch, table: Table, cursor: str, key: Sequence[str], shape: RecordShape) -> Sequence[str]:
     """Return SQL expressions that order rows of equal position, so that each read returns them in the same order.
 
-    These are none if the cursor is unique, else the columns of ``source.key``, else the physical row location. Views
-    have no such location, and a user with rights to single columns cannot read it; then the text of all columns is
-    used.
+    The result is empty if the cursor is unique; otherwise it is the columns of ``source.key`` or, without a key, the
+    physical row location. Views have no such location, and a user with rights to single columns cannot read it; then
+    the text of all columns is used.
+
+    :param fetch: runs a query in the source database
+    :param table: the source table
+    :param cursor: name of the cursor column
+    :param key: the columns of ``source.key``
+    :param shape: the columns that the source's records have
     """
     if fetch(_IS_UNIQUE, [table.oid, table.by_name[cursor].number])[0][0]:
         return ()

@@ -1,12 +1,12 @@
 """Copy batches between two PostgreSQL tables as the bytes of binary COPY, without converting any value.
 
-A lane's fast path does this where nothing is transformed and every column has the same type in both tables. Types are
-compared when a lane opens its connections; each batch then checks that no column of either table was altered. A batch
-is read into memory, claimed, sent and committed like any other; only the conversion to Arrow and back is saved, which
-is most of a lane's work. After an error that may pass by itself, such as a deadlock, the attempt has failed. Whatever
-else goes wrong (a row that the target refuses, a lost connection, an existing receipt) leaves nothing in the target,
-and the lane then delivers this batch and those after it with :class:`~.reader.PostgresReader` and
-:class:`~.writer.PostgresWriter`, which find the bad rows and report the errors.
+A lane does this if nothing is transformed and every column has the same type in both tables. Types are compared when
+the lane opens its connections; each batch then checks that no column of either table was altered. A batch is read into
+memory, claimed, sent and committed like any other; only the conversion to Arrow and back is saved, which is most of a
+lane's work. After an error that may pass by itself, such as a deadlock, the attempt has failed. Any other problem (a
+row that the target refuses, a lost connection, an existing receipt) leaves nothing in the target, and the lane then
+delivers this batch and those after it with :class:`~.reader.PostgresReader` and :class:`~.writer.PostgresWriter`, which
+find the bad rows and report the errors.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ Session = Any
 
 
 class BatchQuery(Protocol):
-    """Query for the rows of a batch of one table."""
+    """Interface of the query that reads the rows of a batch from one table."""
 
     @property
     def table(self) -> Table:
@@ -83,11 +83,11 @@ class BatchQuery(Protocol):
 
 
 class PostgresRawCopy:
-    """Raw copy of one lane between two tables.
+    """Raw copy of one lane from a PostgreSQL table to a PostgreSQL table.
 
     It implements :class:`~airflow_provider_ckpt.connectors.raw_copy_protocol.RawCopy`.
 
-    :param pipeline: the pipeline, from a PostgreSQL table to a PostgreSQL table, without a transform
+    :param pipeline: the pipeline, which has no transform
     :param source: the source's connection
     :param sink: the sink's connection
     :param context: ids of the ledger and the pipeline, and the epoch of the run
@@ -114,10 +114,12 @@ class PostgresRawCopy:
         self._ended = len(self._columns) != len(shape.columns) or bool(shape.absent)
 
     def read(self, task: BatchTask) -> RawRows | None:
-        """Read a batch; see :meth:`RawCopy.read`. The first call opens both connections.
+        """Read a batch as raw COPY data; see :meth:`RawCopy.read`. The first call opens both connections.
 
-        A replay, and a batch that is to be rejected or voided, is never copied raw. After any other batch that cannot
-        be copied raw, all further calls return None.
+        Return None for a replay of dead letters, for a batch that is to be rejected or voided, and for a batch that
+        cannot be copied raw. After a batch of the last kind, all further calls return None.
+
+        :param task: the batch
         """
         if self._ended or task.instruction is not Instruction.DELIVER or task.key.is_replay:
             return None
@@ -151,8 +153,10 @@ class PostgresRawCopy:
     def _transient_failure(self, task: BatchTask, error: Exception) -> Outcome | None:
         """Roll back and return a failed outcome, after an error that may pass by itself, such as a deadlock.
 
-        :return: None if the cause may be a row, or the session is lost, so that the lane must deliver the batch as
-            records
+        :param task: the batch
+        :param error: the error
+        :return: the outcome; None if a row may be the cause or the session is lost, so that the lane must deliver the
+            batch as records
         """
         from psycopg2 import Error
 
@@ -174,7 +178,8 @@ class PostgresRawCopy:
             self._reading = None
 
     def _columns_to_copy(self) -> list[str]:
-        """Return the names of the columns to copy, the cursor first, whose values are the positions."""
+        """Return the names of the columns to copy: the cursor first, whose values are the positions, then all others.
+        """
         cursor = PostgresSourceSection.of(self._pipeline).cursor
         return [cursor, *(name for name, _ in self._shape.columns if name != cursor)]
 
@@ -191,7 +196,12 @@ class PostgresRawCopy:
         return RangeQuery.describe(psycopg_fetch(session), self._pipeline, self._shape)
 
     def _to_rows(self, messages: Sequence[bytes], query: BatchQuery, task: BatchTask) -> RawRows | None:  # noqa: ARG002
-        """Return the rows of a COPY with their positions; None if the messages are not one for each row."""
+        """Return the rows of a COPY with their positions; None if the messages are not one for each row.
+
+        :param messages: all messages of the COPY
+        :param query: the query that selected the rows
+        :param task: the batch
+        """
         assert isinstance(query, RangeQuery)
         return parse_rows(messages, len(self._columns), query.cursor_kind)
 
@@ -245,7 +255,11 @@ class PostgresRawCopy:
         self._writing = _Writing(session, target, check, now.astimezone(UTC) - timedelta(seconds=time.monotonic()))
 
     def _is_same(self, source: Table, target: TargetDescription) -> bool:
-        """Return whether COPY may write to the target, and each column to copy has the same type in both tables."""
+        """Return whether COPY may write to the target, and each column to copy has the same type in both tables.
+
+        :param source: the source table
+        :param target: the target table
+        """
         if target.behaviour.inserts_only:
             return False
         pairs = [(source.by_name[name], target.table.by_name.get(name)) for name in self._columns]
@@ -272,7 +286,14 @@ class PostgresRawCopy:
         return Outcome(task.key, task.attempt, AttemptOutcome.DELIVERED, receipt=receipt)
 
     def _log(self, task: BatchTask, error: Exception, kind: ErrorType) -> None:
-        """Log why a batch cannot be copied raw. The lane reports an error if it cannot deliver the records either."""
+        """Log the reason why a batch cannot be copied raw.
+
+        Only the log mentions it: the lane delivers the batch as records, and reports an error if that fails as well.
+
+        :param task: the batch
+        :param error: the reason
+        :param kind: type of the error: ``Source`` or ``Sink``
+        """
         reason = error.message if isinstance(error, CkptError) else error_info(error, kind).message
         log.info("%s: batch %s is delivered as records, not as raw COPY: %s", self._pipeline.name, task.key, reason)
 
@@ -284,7 +305,7 @@ class PostgresRawCopy:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """The source's session, and the query of the batches.
+    """Session with the source's database, and the query that reads batches over it.
 
     :param session: psycopg2 connection in autocommit mode
     :param query: the query
@@ -300,7 +321,7 @@ class _Reading:
 
 @dataclass(frozen=True, slots=True)
 class _Writing:
-    """The sink's session, and the target.
+    """Session with the sink's database, and the description of the target there.
 
     :param session: psycopg2 connection in autocommit mode
     :param target: the target table

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 
 class PostgresReader(ReaderSession):
-    """Reader of one lane; see :class:`~airflow_provider_ckpt.connectors.source_protocol.Reader`.
+    """Reader of one lane for a table with a cursor.
+
+    See :class:`~airflow_provider_ckpt.connectors.source_protocol.Reader`.
 
     :param pipeline: ``source.table`` and ``source.cursor`` name the table and its cursor column
     :param connection: the Airflow connection of the database
@@ -90,7 +92,11 @@ class PostgresReader(ReaderSession):
         return None if version is None else str(version)
 
     def _refuse_altered_columns(self, task: BatchTask) -> None:
-        """Raise an error if a column was altered since the query was made: its values may be of another column."""
+        """Raise an error if a column was altered since the query was made: its values may be those of another column.
+
+        :param task: the batch that was read, for the message
+        :raises SourceError: recoverable
+        """
         if self._shape.version is not None and self._read_columns_version() != self._columns_version:
             self._query = None
             raise altered_error(self._table_name, "a column", str(task.key))

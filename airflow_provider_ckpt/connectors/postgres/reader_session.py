@@ -84,10 +84,10 @@ class ReaderSession:
         return False
 
     def _recreated_error(self, task: BatchTask, hint: str) -> SourceError:
-        """Return the error of a batch whose table is not the one that it was planned for.
+        """Return the error of a batch whose table was dropped or recreated after the batch was planned.
 
         :param task: the batch
-        :param hint: what to do, as a sentence
+        :param hint: advice to the user, as a sentence
         """
         return SourceError(
             f"table {self._table_name} is not the one that the batch was planned for: it was dropped or recreated.",

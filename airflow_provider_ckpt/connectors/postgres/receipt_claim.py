@@ -1,7 +1,7 @@
 """Claim a batch's receipt: begin a transaction, compare the fence's epoch with the run's, and insert the receipt.
 
-This takes one round trip. Values are written into the SQL as constants, since binding them would take four more. A
-second claim of a batch, or a claim under a stale epoch, fails with an SQL error and changes nothing.
+The claim takes one round trip to the server. Values are written into the SQL as constants, since binding them would
+take four more. A second claim of a batch, or a claim under a stale epoch, fails with an SQL error and changes nothing.
 """
 
 from __future__ import annotations

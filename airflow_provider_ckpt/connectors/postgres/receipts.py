@@ -1,6 +1,6 @@
 """SQL of the sink's bookkeeping tables in the target's schema: fence, receipts, dead letters, replays.
 
-The keys of their rows include ledger and pipeline, so several pipelines and ledgers share the tables.
+The keys of the rows include ledger and pipeline, so several pipelines and ledgers share the tables.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ REPLAY = "ckpt_sink_replay"
 TABLES = (FENCE, RECEIPT, DEAD_LETTER)
 ALL_TABLES = (*TABLES, REPLAY)
 LATER_COLUMNS = ((RECEIPT, "positions"), (RECEIPT, "added"), (FENCE, "target_snapshot"))
-"""Tables and columns that later versions added, so that tables of an earlier version lack them."""
+"""Pairs of table and column that later versions of the package added, so that older tables may lack them."""
 
 CREATION_LOCK = int.from_bytes(
     hashlib.sha256(b"airflow-provider-ckpt sink bookkeeping").digest()[:8], "big", signed=True
@@ -131,7 +131,7 @@ class BookkeepingTables:
             RETURNING 1"""
 
     def store_added(self, added: str) -> str:
-        """Return the statement that stores in a batch's receipt how many rows the batch added to the target.
+        """Return the statement that stores in a batch's receipt the number of rows that the batch added to the target.
 
         Values: the key's five parts.
 
@@ -210,11 +210,11 @@ class BookkeepingTables:
 
     @property
     def store_replay(self) -> str:
-        """Statement that stores a replay: the dead letters that a side partition sends again.
+        """Statement that stores a replay: the list of dead letters that a side partition sends again.
 
-        It replaces a replay that is stored for the same partition. The sink has one only if the ledger was restored to
-        a time before it, and nothing of it was sent: otherwise the ledger would know the side partition from receipts.
-        Values: ledger, pipeline, partition, replay as JSON text.
+        It replaces a replay that is stored for the same partition. Such a replay exists only if the ledger was restored
+        to a time before it, and nothing of it was sent: otherwise the ledger would know the side partition from
+        receipts. Values: ledger, pipeline, partition, replay as JSON text.
         """
         return f"""
             INSERT INTO {self.table(REPLAY)} (ledger, pipeline, partition, replay)
@@ -224,7 +224,7 @@ class BookkeepingTables:
 
     @property
     def replays(self) -> str:
-        """Query of the replays of side partitions. Values: ledger, pipeline, ids of the partitions."""
+        """Query of the stored replays of the given side partitions. Values: ledger, pipeline, ids of the partitions."""
         return f"""
             SELECT partition, replay FROM {self.table(REPLAY)}
             WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND partition = ANY ({{2}}::text[])"""
@@ -296,9 +296,9 @@ class BookkeepingTables:
 
     @property
     def target_snapshot(self) -> str:
-        """Query of the snapshot of the target, and of whether any receipt counts delivered rows.
+        """Query of the stored snapshot of the target, and of a boolean: whether any receipt counts delivered rows.
 
-        It returns no row if there is no snapshot. Values: ledger, pipeline.
+        The query returns no row if there is no snapshot. Values: ledger, pipeline.
         """
         return f"""
             SELECT target_snapshot, EXISTS (

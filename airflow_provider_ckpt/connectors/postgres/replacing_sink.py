@@ -1,7 +1,8 @@
-"""Control side of the postgres sink with ``mode: replace``: staging tables, and the transaction that publishes.
+"""Control side of the postgres sink with ``mode: replace``: staging tables, and the transaction that publishes them.
 
-The target's rows are deleted and the staged ones inserted, so views, grants and foreign keys remain, and readers see
-the old rows until the commit. TRUNCATE would be faster, but transactions that began before it would see an empty table.
+The transaction deletes the target's rows and inserts the staged ones, so views, grants and foreign keys remain, and
+readers see the old rows until the commit. TRUNCATE would be faster, but transactions that began before it would see an
+empty table.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _INCOMPLETE_HINT = "Nothing was published. Run again: the next run begins a new 
 
 
 class PostgresReplacingSink(PostgresSink):
-    """Sink that replaces all rows of a table; see :class:`~.sink_protocol.ReplacingSink`.
+    """Control side of a sink that replaces all rows of a table; see :class:`~.sink_protocol.ReplacingSink`.
 
     Its parameters are those of :class:`.PostgresSink`.
     """
@@ -59,11 +60,12 @@ class PostgresReplacingSink(PostgresSink):
             )
 
     def prepare_staging(self, epoch: int, generation: int, abandoned_from: int | None) -> None:  # noqa: ARG002
-        """Drop the staging tables of all earlier refreshes of the pipeline and create one; see :class:`ReplacingSink`.
+        """Drop the pipeline's staging tables of earlier refreshes and create a new one; see :class:`ReplacingSink`.
 
         :param epoch: epoch of the run
         :param generation: generation of the new refresh
         :param abandoned_from: has no effect, since a staging table never becomes a part of the target
+        :raises FencedError: if the fence is at a newer epoch
         """
         with self._session("creating a staging table") as fetch:
             target = self._target(fetch)
@@ -79,13 +81,23 @@ class PostgresReplacingSink(PostgresSink):
             refuse_unless_current(fenced, epoch, bookkeeping.place, self._pipeline)
 
     def row_counts(self, key: BatchKey) -> tuple[int, int]:
-        """Return the numbers of rows that the receipts count, and of rows in the target; see :class:`ReplacingSink`."""
+        """Return two numbers of rows: staged, by the receipts, and in the target; see :class:`ReplacingSink`.
+
+        :param key: the batch that publishes the refresh
+        """
         with self._session("counting the rows") as fetch:
             target = self._target(fetch)
             return _delivered(self._receipts(fetch, key, target)), _count(fetch, target.sql)
 
     def is_staged(self, key: BatchKey, rows_end: int) -> bool:
-        """Return whether every range has a receipt, and as many rows are staged; see :class:`ReplacingSink`."""
+        """Return whether all rows of a refresh are in its staging table; see :class:`ReplacingSink`.
+
+        They are if receipts cover all positions before ``rows_end``, and the table has as many rows as these receipts
+        count.
+
+        :param key: the batch that publishes the refresh
+        :param rows_end: end of the positions that contain rows
+        """
         with self._session("counting the staged rows") as fetch:
             target = self._target(fetch)
             staging = staging_sql(target, key.generation)
@@ -120,7 +132,7 @@ class PostgresReplacingSink(PostgresSink):
     def _publish(
         self, client: Any, target: Table, task: BatchTask, context: SinkContext, limits: ReplaceLimits | None
     ) -> Outcome:
-        """Publish in a transaction of a session, which is rolled back when the session is closed.
+        """Publish a refresh in one transaction; the caller closes the session, which rolls back an unfinished one.
 
         :param client: psycopg2 connection in autocommit mode
         :param target: the target
@@ -149,9 +161,16 @@ class PostgresReplacingSink(PostgresSink):
     def _claim(
         self, client: Any, receipt: Receipt, context: SinkContext, bookkeeping: BookkeepingTables
     ) -> Receipt | None:
-        """Begin a transaction and claim the receipt; return the receipt that the batch has already, if any.
+        """Begin a transaction and claim the receipt; return None, or the receipt that the batch has already.
 
+        In the second case, the transaction is rolled back.
+
+        :param client: psycopg2 connection in autocommit mode
+        :param receipt: the receipt to claim
+        :param context: ids of the ledger and the pipeline, and the epoch of the run
+        :param bookkeeping: the bookkeeping tables
         :raises FencedError: if the fence has a newer epoch
+        :raises SinkError: if the fence is absent or has an older epoch
         """
         from psycopg2 import errors
 
@@ -177,7 +196,7 @@ class PostgresReplacingSink(PostgresSink):
         bookkeeping: BookkeepingTables,
         limits: ReplaceLimits | None,
     ) -> bool:
-        """Replace the target's rows in the open transaction, after all rows of the refresh are found to be staged.
+        """Replace the target's rows by the staged ones in the open transaction, if all rows of the refresh are staged.
 
         :param client: psycopg2 connection in an open transaction
         :param target: the target
@@ -220,7 +239,7 @@ class PostgresReplacingSink(PostgresSink):
         return True
 
     def _receipts(self, fetch: Fetch, key: BatchKey, target: Table) -> list[Receipt]:
-        """Return the receipts of a refresh without that of the batch that publishes.
+        """Return the receipts of the batches that staged a refresh, without the receipt of the batch that publishes it.
 
         :param fetch: runs a query and returns its rows
         :param key: the batch that publishes

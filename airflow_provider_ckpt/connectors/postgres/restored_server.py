@@ -12,7 +12,9 @@ log = logging.getLogger(__name__)
 
 
 def restored_server_signs(now: ServerState, before: SourceSnapshot, label: str) -> Iterator[LateRowSign]:
-    """Yield a sign if the server changed so that positions may have been assigned again, to other rows.
+    """Yield a sign if the server has changed in a way by which positions may have been assigned again, to other rows.
+
+    At most one sign is yielded.
 
     :param now: the server's present state
     :param before: the snapshot: the state that the last planning stored
@@ -42,9 +44,9 @@ def restored_server_signs(now: ServerState, before: SourceSnapshot, label: str) 
 
 
 def _lost_clause(now: ServerState, timeline: str, end: str | None, label: str) -> str:
-    """Return a clause about the part of an earlier timeline that the server does not have.
+    """Return a clause about the part of an earlier timeline that the server no longer has.
 
-    Return an empty text if the server is known to have all that the last planning could see.
+    Return an empty text if the server still has everything that the last planning could see.
 
     :param now: the server's present state
     :param timeline: the server's timeline at the last planning

@@ -4,8 +4,8 @@ With each new fence, and when a run that delivered something ends or fails, the 
 the file, size and columns of every table that contains rows (the target, its partitions and children), and for a sample
 of rows a hash and the transaction that wrote them. TRUNCATE gives a table a new file, and so do VACUUM FULL, CLUSTER
 and an ALTER TABLE that rewrites it, but those preserve the rows. So a table with a new file has lost rows if it is
-empty now, or if the sampled rows are absent; the same applies to a partition that replaced another. See
-:func:`_describe_missing`.
+empty now, or if the sampled rows are absent; the same applies to a partition that replaced another.
+:func:`_describe_missing` has the exact rule.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class TargetPart:
     :param oid: the table's oid
     :param name: schema and name of the table, as SQL
     :param place: bounds of the partition and of those that contain it, as a path; a partition that was dropped and
-        recreated has the same
+        recreated has the same path
     :param file: number of the file that stores its rows
     :param size: size of that file in bytes
     :param readable: whether the sink's role may read all its rows
@@ -124,7 +124,10 @@ class TargetPart:
     columns: str
 
     def label(self, target: Table) -> str:
-        """Return a description of the table for messages, which names the target as well."""
+        """Return a description of the table for messages, which names the target as well.
+
+        :param target: the target
+        """
         return f"target {target.label}" if self.oid == target.oid else f"{self.name} of target {target.label}"
 
 
@@ -133,8 +136,8 @@ def take_target_snapshot(fetch: Fetch, table: Table, key: Sequence[str]) -> dict
 
     :param fetch: runs a query and returns its rows
     :param table: the target
-    :param key: key columns of an upsert; empty for append. Only columns of this key, or else of the primary key, are
-        hashed, since others may change; without either, all columns are
+    :param key: key columns of an upsert; empty for append. The hash of a row covers these columns, or without them the
+        primary key, since other columns may change; without either it covers all columns
     """
     parts = _read_parts(fetch, table)
     stable = key or [name for (name,) in fetch(_PRIMARY_KEY, [table.oid])]
@@ -193,11 +196,11 @@ def find_loss(fetch: Fetch, table: Table, snapshot: Mapping[str, Any], *, delive
 
 
 def removed_partitions(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Return the names of partitions and children that had rows and do not belong to the target any more.
+    """Return the names of the partitions and children that had rows and no longer belong to the target, for a message.
 
     :param before: an earlier snapshot of the target, as :func:`take_target_snapshot` returned it
     :param now: a later snapshot of the same target
-    :return: the first names and the number of all others, for a message; empty if there are none
+    :return: the first names and the number of all others; empty if there are none
     """
     if before.get("target") != now.get("target"):
         return ""
@@ -228,7 +231,7 @@ def _replaced_partitions(
     """Yield each partition that replaced a former one of equal bounds, with the snapshot's entry for the former one.
 
     :param parts: the tables of the target as they are now, by oid
-    :param stored: entries of the snapshot for the tables at that time, by oid
+    :param stored: the snapshot's entries for the tables that the target had then, by oid
     """
     vacated = {before["place"]: before for oid, before in stored.items() if oid not in parts}
     for part in parts.values():
@@ -239,7 +242,7 @@ def _replaced_partitions(
 def _sample(
     fetch: Fetch, columns: Sequence[str], parts: Sequence[TargetPart]
 ) -> dict[int, dict[str, list[tuple[int, int]]]]:
-    """Return hash and writing transaction of some rows of each table, by the table's oid.
+    """Return the hash and the writing transaction of some rows of each table, by the table's oid.
 
     Each entry has two lists: ``newest`` for the newest rows, and ``others`` for rows spread over the table.
 
@@ -276,12 +279,12 @@ def _sample(
 def _describe_missing(
     fetch: Fetch, table: Table, part: TargetPart, columns: Sequence[str], before: Mapping[str, Any]
 ) -> str | None:
-    """Return how many sampled rows remain in a table with a new file, as a phrase; None if nothing indicates a loss.
+    """Return how many sampled rows a table with a new file still has, as a phrase; None if nothing indicates a loss.
 
     VACUUM FULL and CLUSTER copy each row with the transaction that wrote it. So if one sampled row is found with its
-    transaction, the table was not refilled, and rows that are missing were deleted. Otherwise all sampled rows must be
-    there. In a table whose columns changed, and in a partition that replaced another, only the newest must be there,
-    since old rows may have been deleted before the ALTER TABLE or the copy.
+    transaction, the table was not refilled, and any absent rows were deleted. Otherwise all sampled rows must be
+    present. In a table whose columns changed, and in a partition that replaced another, only the newest rows must be
+    present, since old rows may have been deleted before the ALTER TABLE or the copy.
 
     :param fetch: runs a query and returns its rows
     :param table: the target

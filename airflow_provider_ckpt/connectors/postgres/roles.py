@@ -73,7 +73,7 @@ class SinkRoles:
     """SQL script that grants a writing and a reading role their rights in a schema with target tables.
 
     The bookkeeping of all pipelines is in the same tables; policies of row level security let a writer see and write
-    only what belongs to its own pipelines. A script for fewer tables or pipelines revokes the rights to the others; a
+    only the rows of its own pipelines. A script for fewer tables or pipelines revokes the rights to the others; a
     script for none revokes all.
 
     :param schema: schema of the targets
@@ -83,9 +83,9 @@ class SinkRoles:
     :param upsert: whether pipelines replace rows in the targets
     :param replace: whether pipelines replace all rows of the targets, by way of staging tables that they create
     :param create: whether pipelines create missing targets
-    :param pipelines: names of the pipelines that run as the writer; ``shop.*`` stands for all whose names begin with
-        ``shop.``, those of tables that do not exist yet included
-    :raises ConfigError: if tables are given, but no pipelines, or a name has a ``*`` that is not its end
+    :param pipelines: names of the pipelines that run as the writer; ``shop.*`` stands for all pipelines, present and
+        future, whose names begin with ``shop.``
+    :raises ConfigError: if tables are given, but no pipelines, or a name has a ``*`` before its end
     """
 
     schema: str
@@ -154,7 +154,10 @@ class SinkRoles:
         return (self.create or self.replace) and bool(self.pipelines)
 
     def _policies(self, table: str) -> list[str]:
-        """Return the statements that admit the writer to its pipelines' rows in a table, and the reader to all rows."""
+        """Return the statements that give the writer access to its pipelines' rows of a table, the reader to all rows.
+
+        :param table: the bookkeeping table as SQL
+        """
         writing, reading = (quote(f"ckpt_{_digest(role)}") for role in (self.writer, self.reader))
         own = self._own_rows()
         lines = [
@@ -170,7 +173,7 @@ class SinkRoles:
         return lines
 
     def _own_rows(self) -> str:
-        """Return the SQL condition that admits the writer to the rows of its pipelines."""
+        """Return the SQL condition for the bookkeeping rows that belong to the writer's pipelines."""
         names = [name for name in self.pipelines if not name.endswith("*")]
         beginnings = [name.removesuffix("*") for name in self.pipelines if name.endswith("*")]
         return " OR ".join(
@@ -189,7 +192,7 @@ class SinkRoles:
 
 
 def array_sql(names: Iterable[str]) -> str:
-    """Return an SQL expression of an array of the given texts."""
+    """Return an SQL expression of an array that consists of the given texts."""
     return f"ARRAY[{', '.join(map(literal, names))}]::text[]"
 
 
@@ -230,5 +233,10 @@ def in_this_database(template: str, *names: str) -> str:
 
 
 def anonymous_block(body: str) -> str:
-    """Return a PL/pgSQL body as a DO statement, quoted as a string constant, since names may contain dollar quotes."""
+    """Return a DO statement that executes a PL/pgSQL body.
+
+    The body is quoted as a string constant, since names in it may contain dollar quotes.
+
+    :param body: PL/pgSQL statements without BEGIN and END
+    """
     return f"DO {literal(f'BEGIN {body} END')};"

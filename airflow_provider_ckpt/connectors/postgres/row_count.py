@@ -1,9 +1,8 @@
 """Fail a batch if the number of rows that the target gained differs from the number of rows that were sent.
 
-A trigger, a rule or a policy can drop or add rows, and the row counts of COPY and INSERT do not include what a trigger
-adds. PostgreSQL's statistics of the running transaction do; they need neither a right to read the table nor a scan.
-
-``writer.py`` leaves the check out with ``sink.rows_may_differ: true``.
+A trigger, a rule or a policy can drop or add rows, and the row counts of COPY and INSERT do not include rows that a
+trigger adds. PostgreSQL's statistics of the running transaction include them, and need neither a right to read the
+table nor a scan. With ``sink.rows_may_differ: true``, ``writer.py`` leaves the check out.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class RowCounter:
         return f"{_set_setting(_BEFORE, self.current)}, {_set_setting(_SENT, str(sent))}"
 
     def set_sent(self, number: str) -> str:
-        """Return an SQL function call that sets how many rows were sent, with which :attr:`check` compares.
+        """Return an SQL function call that sets the number of rows that were sent, with which :attr:`check` compares.
 
         :param number: SQL expression of the number
         """

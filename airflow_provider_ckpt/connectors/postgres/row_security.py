@@ -1,4 +1,4 @@
-"""Refuse a source table of which row security policies would hide rows: they would be missing without an error.
+"""Refuse a source table if row security policies would hide rows of it, since these would be missing without an error.
 
 PostgreSQL applies the policies of a table to every user but its owner, superusers and roles with BYPASSRLS. Sessions
 that read the source turn ``row_security`` off, so that a query which a policy would change fails instead, also below a
@@ -12,11 +12,11 @@ from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
 from airflow_provider_ckpt.core.errors import ConfigError
 
 REFUSED = {"row_security": "off"}
-"""Session setting with which a query that a policy would change fails."""
+"""Session setting that makes each query fail whose result a row security policy would change."""
 
 
 def row_security_setting(source: PostgresSourceSection) -> dict[str, str]:
-    """Return the session setting that ``source.row_security`` asks for.
+    """Return the session setting for ``source.row_security``: none for ``apply``, and :data:`REFUSED` for ``refuse``.
 
     :param source: the section ``source``
     """

@@ -112,6 +112,10 @@ class RowWriter:
         """Return an SQL expression of the number of rows that the target should gain from a temporary table.
 
         For an upsert, rows with the same key count as one.
+
+        :param chosen: conversions of the columns, by which keys are compared
+        :param stage: name of the temporary table
+        :param where: WHERE clause for the rows to count
         """
         distinct = f"DISTINCT {self._keys(chosen)}" if self._key else "1"
         return f"(SELECT count(*) FROM (SELECT {distinct} FROM {stage} AS s {where}) AS ckpt_chosen)"

@@ -16,7 +16,11 @@ _TYPES = frozenset(
 
 
 def is_same_type(ours: Column, theirs: Column) -> bool:
-    """Return whether a source column's values have the same binary form in a target column, without any rounding."""
+    """Return whether a source column's values have the same binary form in a target column, without any rounding.
+
+    :param ours: the source column
+    :param theirs: the target column
+    """
     is_base_type = ours.type_name == ours.base_type and theirs.type_name == theirs.base_type  # else a domain
     return (
         is_base_type

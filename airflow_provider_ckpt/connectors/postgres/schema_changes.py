@@ -1,4 +1,4 @@
-"""Change the columns of a target in one transaction with a receipt, behind the fence.
+"""Apply a schema version: change the columns of a target in one transaction with a receipt, behind the fence.
 
 The receipt of a schema version is a row of the table of replays. The transaction locks the fence's row as a lane's
 claim does, so a run of an older epoch changes nothing, and of two claims of one version the first wins.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 
 _LOCK_TIMEOUT = "10s"
-"""Time for which a change waits for readers of the target, who wait behind it meanwhile."""
+"""Time for which a change of columns waits for running queries on the target; new queries wait behind the change."""
 
 _BEGIN = (
     f"BEGIN ISOLATION LEVEL READ COMMITTED; SELECT {SET_DURABLE_COMMIT}, "
@@ -56,7 +56,7 @@ def apply_version(
 ) -> None:
     """Claim the receipt of a schema version and change the target, in one transaction.
 
-    :param session: psycopg2 connection in autocommit mode, with the name of a session that writes under the epoch
+    :param session: psycopg2 connection in autocommit mode, whose application_name is that of sessions under the epoch
     :param name: name of the target as the pipeline gives it
     :param key: key columns of an upsert
     :param context: ids of the ledger and the pipeline, and the epoch of the run
@@ -85,9 +85,14 @@ def apply_version(
 
 
 def _claim(fetch: Fetch, bookkeeping: BookkeepingTables, context: SinkContext, version: SchemaVersion) -> None:
-    """Claim the receipt of a version, and lock the fence's row until the transaction ends.
+    """Claim the receipt of a schema version, and lock the fence's row until the transaction ends.
 
-    :raises CkptError: if the fence has another epoch, or the version has a receipt already
+    :param fetch: runs a statement and returns its rows
+    :param bookkeeping: the bookkeeping tables
+    :param context: ids of the ledger and the pipeline, and the epoch of the run
+    :param version: the version
+    :raises FencedError: if the fence has a newer epoch
+    :raises SinkError: if the fence has an older epoch or is absent, or the version has a receipt already
     """
     receipt = f"schema:{version.number}:{version.partition}"
     document = json.dumps(version.to_json())
@@ -108,7 +113,17 @@ def _claim(fetch: Fetch, bookkeeping: BookkeepingTables, context: SinkContext, v
 def _store_snapshot(
     fetch: Fetch, bookkeeping: BookkeepingTables, context: SinkContext, name: str, key: Sequence[str]
 ) -> None:
-    """Store a new snapshot of the target, since a change of a type gives it another file and its rows other texts."""
+    """Store a new snapshot of the target after its columns were changed.
+
+    A change of a column's type gives the table another file and its rows other texts, so the last snapshot would not
+    match.
+
+    :param fetch: runs a statement and returns its rows
+    :param bookkeeping: the bookkeeping tables
+    :param context: ids of the ledger and the pipeline, and the epoch of the run
+    :param name: name of the target as the pipeline gives it
+    :param key: key columns of an upsert
+    """
     table = describe_table(fetch, name)
     assert table is not None
     snapshot = json.dumps(restored_target.take_target_snapshot(fetch, table, key))
@@ -116,12 +131,13 @@ def _store_snapshot(
 
 
 def _actions(fetch: Fetch, table: Table, step: TargetStep, pipeline: str) -> list[str]:
-    """Return the actions of ALTER TABLE that a step needs; none if the target is as the step demands.
+    """Return the actions of ALTER TABLE by which a target makes a step; empty if the target needs no change.
 
     :param fetch: runs a query
     :param table: the target as it is
     :param step: the step
     :param pipeline: the pipeline's name, for messages
+    :raises ConfigError: if the step is not possible
     """
     column = table.by_name.get(step.name)
     if step.kind is StepKind.RENAME:
@@ -143,9 +159,13 @@ def _actions(fetch: Fetch, table: Table, step: TargetStep, pipeline: str) -> lis
 
 
 def _widen(table: Table, column: Column, kind: str, pipeline: str) -> list[str]:
-    """Return the action that makes a column store all values of a type; empty if it does.
+    """Return the action of ALTER TABLE that makes a column store all values of a type; empty if it does already.
 
-    :raises ConfigError: if the column's type can become no such type without loss
+    :param table: the target, for the message
+    :param column: the target's column
+    :param kind: the type
+    :param pipeline: the pipeline's name, for the message
+    :raises ConfigError: if the column's type cannot be changed to this type without loss
     """
     if can_store(column.exact_type_sql, kind):
         return []

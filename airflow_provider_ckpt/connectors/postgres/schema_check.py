@@ -1,4 +1,4 @@
-"""Check once, before anything is sent, that rows of a schema can be written to a target table.
+"""Check once, before anything is sent, that a target table can store rows with the columns that the pipeline sends.
 
 Limits that only some values exceed (a length, a range, a scale, a constraint) are not checked here: only a record with
 such a value becomes a dead letter.
@@ -66,8 +66,8 @@ Text columns can store all of these Spark types, and are not listed.
 def refuse_unsuitable_columns(table: Table, columns: Sequence[tuple[str, str]], *, filled: bool, pipeline: str) -> None:
     """Raise ConfigError if a target cannot store rows with the given columns.
 
-    This is so if the target lacks one of the columns, requires a column that the rows do not have, or has a column that
-    cannot store all values of the rows' type.
+    That is the case if the target lacks one of the columns, requires a column that the rows do not have, or has a
+    column that cannot store all values of the type that the rows have.
 
     :param table: the target
     :param columns: name and Spark SQL type of each column of the rows
@@ -96,7 +96,11 @@ def refuse_unsuitable_columns(table: Table, columns: Sequence[tuple[str, str]], 
 
 
 def _is_lossless(column: Column, kind: str) -> bool:
-    """Return whether a column stores every value of a Spark SQL type without loss, or refuses it with an error."""
+    """Return whether a column stores every value of a Spark SQL type without loss, or refuses it with an error.
+
+    :param column: the target column
+    :param kind: the Spark SQL type
+    """
     base = _base_type(kind)
     if column.generated or base == "void" or base in _TEXT:
         return True
@@ -116,7 +120,7 @@ def _describe_loss(column: Column, kind: str) -> str:
     """Return a clause about a column that cannot store all values of the rows, with the expression to write instead.
 
     :param column: the target column
-    :param kind: Spark SQL type of the rows' column
+    :param kind: Spark SQL type of the column in the rows
     """
     name, base, cast = column.name, _base_type(kind), _cast_for(column)
     if base not in _LOSSLESS_COLUMN_TYPES:

@@ -1,4 +1,4 @@
-"""Read the state of sequences from PostgreSQL's catalog."""
+"""Read the present value and the properties of sequences from PostgreSQL's catalog."""
 
 from __future__ import annotations
 
@@ -71,7 +71,11 @@ class SequenceState:
 
 
 def sequence_states(fetch: Fetch, oids: frozenset[int]) -> Sequence[SequenceState]:
-    """Return the present state of the sequences with the given oids."""
+    """Return the present state of sequences; oids that belong to no sequence are ignored.
+
+    :param fetch: runs a query and returns its rows
+    :param oids: oids of the sequences
+    """
     return [SequenceState(*row) for row in fetch(_SEQUENCES, [array_text(sorted(oids))])] if oids else []
 
 
@@ -86,7 +90,7 @@ def find_sequences(fetch: Fetch, names: Iterable[str]) -> frozenset[int]:
 
 
 def sequences_of_tables(fetch: Fetch, tables: Iterable[str]) -> frozenset[int]:
-    """Return the oids of the sequences that number columns of the given tables.
+    """Return the oids of the sequences that fill columns of the given tables.
 
     :param fetch: runs a query and returns its rows
     :param tables: names of the tables, written as in SQL
@@ -96,5 +100,5 @@ def sequences_of_tables(fetch: Fetch, tables: Iterable[str]) -> frozenset[int]:
 
 
 def array_text(names: Iterable[Any]) -> str:
-    """Return a PostgreSQL array of the given values in text form, which all drivers bind in the same way."""
+    """Return the text form of a PostgreSQL array of the given values, which all drivers bind in the same way."""
     return "{" + ",".join('"' + str(name).replace("\\", "\\\\").replace('"', '\\"') + '"' for name in names) + "}"

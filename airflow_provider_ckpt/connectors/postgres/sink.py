@@ -1,4 +1,4 @@
-"""Control side of the postgres sink: check the target, raise the fence, read receipts."""
+"""Control side of the postgres sink: check the target, raise the fence, read receipts and dead letters."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from airflow_provider_ckpt.core.schema_version import SchemaVersion, SourceColum
 log = logging.getLogger(__name__)
 
 _NOTHING_KNOWN = KnownReceipts(0, 0)
-"""Known receipts of a partition of which the ledger knows no receipt; generations are numbered from 1."""
+"""Value for a partition of which the ledger knows no receipt; generations are numbered from 1."""
 
 _MAX_COUNTED_BYTES = 16 << 20
 """Greatest size of a target whose rows are counted unless an exact number is requested, in bytes."""
@@ -56,7 +56,9 @@ _SIZE_AND_RIGHT = "SELECT pg_catalog.pg_table_size({0}::oid), pg_catalog.has_tab
 
 
 class PostgresSink(SinkSession):
-    """Sink that writes to a PostgreSQL table; see :class:`~airflow_provider_ckpt.connectors.sink_protocol.Sink`.
+    """Control side of a sink that writes to a PostgreSQL table.
+
+    See :class:`~airflow_provider_ckpt.connectors.sink_protocol.Sink`.
 
     :param pipeline: ``sink.table`` names the target
     :param connection: the Airflow connection of the database
@@ -74,7 +76,7 @@ class PostgresSink(SinkSession):
     def check(self) -> None:
         """Raise ConfigError if the target or the bookkeeping tables are unsuitable; see :meth:`Sink.check`.
 
-        A target that a run would create is checked as it would be.
+        If a run would create the target, the checks apply to the table that it would create.
         """
         with self._session("checking the properties") as fetch, self._target_to_write(fetch) as table:
             refuse_unwritable_target(fetch, table, self._declared, self._connection.id)
@@ -86,7 +88,10 @@ class PostgresSink(SinkSession):
             warn_of_risky_server(fetch, self._connection.id, self._pipeline)
 
     def create_target_from(self, columns: Callable[[], Sequence[SourceColumn]]) -> None:
-        """Set the columns with which a missing target is created; see :class:`SinkThatCreatesTarget`."""
+        """Set the columns with which a missing target is created; see :class:`SinkThatCreatesTarget`.
+
+        :param columns: function that returns the columns
+        """
         assert self._creation is not None
         self._creation.columns = columns
 
@@ -99,7 +104,7 @@ class PostgresSink(SinkSession):
             create_tables(fetch, BookkeepingTables(self._target(fetch).schema), self._connection.id, self._pipeline)
 
     def outputs(self) -> Sequence[Output]:
-        """Return the target table if it exists; see :class:`NamesOutputs`."""
+        """Return the target table as a list of one place, empty if it does not exist; see :class:`NamesOutputs`."""
         with self._session("reading the identity") as fetch:
             table = self._find_target(fetch)
             if table is None:
@@ -107,14 +112,18 @@ class PostgresSink(SinkSession):
             return [WrittenTarget("sink.table", table.label, "postgresql", table_identity(fetch, table.oid))]
 
     def check_columns(self, columns: Sequence[tuple[str, str]]) -> None:
-        """Check that rows of these columns can be written; see :meth:`Sink.check_columns` and ``schema_check.py``."""
+        """Raise ConfigError if rows of these columns cannot be written to the target; see :meth:`Sink.check_columns`.
+
+        :param columns: name and Spark SQL type of each column
+        """
         with self._session("reading the columns") as fetch, self._target_to_write(fetch) as table:
             refuse_unsuitable_columns(
                 table, columns, filled=bool(fetch(HAS_FILLING_TRIGGER, [table.oid])), pipeline=self._context.pipeline
             )
 
     def claims(self) -> Claims:
-        """Return ledgers and newest epoch of the pipeline's fences, the target's identity and evidence of lost rows.
+        """Return the newest epoch and the ledgers of the pipeline's fences, the target's identity and signs of lost
+        rows.
 
         See :meth:`Sink.claims`.
         """
@@ -129,7 +138,11 @@ class PostgresSink(SinkSession):
         return Claims(max((epoch for _, epoch in rows), default=0), ledgers, identity, loss)
 
     def compare_targets(self, before: str, now: str) -> str | None:
-        """Describe how two identities of the target differ; see :class:`ComparesTargets`."""
+        """Return a clause that describes how two identities of the target differ; see :class:`ComparesTargets`.
+
+        :param before: identity of the target that was written to
+        :param now: identity of the target as it is now
+        """
         return describe_difference(before, now)
 
     def fence(self, epoch: int) -> None:
@@ -147,9 +160,11 @@ class PostgresSink(SinkSession):
                 self._store_target_snapshot(fetch, bookkeeping, epoch, snapshot)
 
     def store_target_snapshot(self, epoch: int) -> None:
-        """Store a snapshot: a description of the target's present state; see :class:`SinkWithTargetSnapshot`.
+        """Store a description of the target's present state (a snapshot); see :class:`SinkWithTargetSnapshot`.
 
-        Nothing is stored if the target was truncated since the last snapshot, so that the next run reports it.
+        Nothing is stored if the target has lost rows since the last snapshot, so that the next run reports the loss.
+
+        :param epoch: epoch of the run
         """
         with self._session("taking a snapshot of the target") as fetch:
             table = self._target(fetch)
@@ -163,7 +178,7 @@ class PostgresSink(SinkSession):
                 self._store_target_snapshot(fetch, bookkeeping, epoch, snapshot)
 
     def receipts(self, known: Mapping[str, KnownReceipts]) -> Iterator[Receipt]:
-        """Yield the receipts that the ledger does not know; see :meth:`Sink.receipts`."""
+        """Yield the pipeline's receipts that the ledger does not know, ordered by key; see :meth:`Sink.receipts`."""
         with self._session("reading receipts") as fetch:
             bookkeeping = self._bookkeeping(fetch)
             if lacks_tables(fetch, bookkeeping):
@@ -189,7 +204,8 @@ class PostgresSink(SinkSession):
         return [BatchKey(*row) for row in rows]
 
     def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
-        """Yield the dead letters of some attempts, with one query for each attempt; see :meth:`Sink.dead_letters`."""
+        """Yield the dead letters of the given attempts, with one query for each attempt; see :meth:`Sink.dead_letters`.
+        """
         for source in sources:
             with self._session("reading dead letters") as fetch:
                 bookkeeping = self._bookkeeping(fetch)
@@ -203,7 +219,7 @@ class PostgresSink(SinkSession):
             yield from (to_dead_letter(source, row) for row in rows)
 
     def store_replay(self, partition: str, replay: Replay) -> None:
-        """Store which dead letters a side partition replays; see :meth:`Sink.store_replay`."""
+        """Store the list of dead letters that a side partition sends again; see :meth:`Sink.store_replay`."""
         with self._session("storing a replay of dead letters") as fetch:
             bookkeeping = self._bookkeeping(fetch)
             document = json.dumps(replay.to_json())
@@ -213,7 +229,7 @@ class PostgresSink(SinkSession):
             )
 
     def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
-        """Return the stored replays of side partitions; see :meth:`Sink.replays`."""
+        """Return the stored replays of the given side partitions; see :meth:`Sink.replays`."""
         with self._session("reading replays of dead letters") as fetch:
             bookkeeping = self._bookkeeping(fetch)
             if lacks_tables(fetch, bookkeeping, ALL_TABLES):
@@ -222,14 +238,14 @@ class PostgresSink(SinkSession):
         return {partition: Replay.from_json(document) for partition, document in rows}
 
     def store_file_list(self, files: FileList) -> None:
-        """Store a list of source files; see :meth:`Sink.store_file_list`."""
+        """Store a list of discovered source files; see :meth:`Sink.store_file_list`."""
         with self._session("storing a list of source files") as fetch:
             bookkeeping = self._bookkeeping(fetch)
             document = json.dumps(files.to_json())
             fetch(bookkeeping.store_replay, [self._context.ledger, self._context.pipeline, files.name, document])
 
     def stored_file_lists(self, first: int) -> Sequence[FileList]:
-        """Return the stored lists of source files; see :meth:`Sink.stored_file_lists`."""
+        """Return the stored lists of source files from an ordinal on; see :meth:`Sink.stored_file_lists`."""
         with self._session("reading lists of source files") as fetch:
             bookkeeping = self._bookkeeping(fetch)
             if lacks_tables(fetch, bookkeeping, ALL_TABLES):
@@ -248,7 +264,7 @@ class PostgresSink(SinkSession):
     def apply_schema_version(self, epoch: int, version: SchemaVersion, steps: Sequence[TargetStep]) -> None:
         """Claim the receipt of a schema version and change the target in one transaction, in a session of its own.
 
-        A newer run's fence ends that session. See :meth:`SinkWithSchemaChanges.apply_schema_version`.
+        A newer run that raises the fence ends that session. See :meth:`SinkWithSchemaChanges.apply_schema_version`.
 
         :param epoch: epoch of the run
         :param version: the version
@@ -269,7 +285,7 @@ class PostgresSink(SinkSession):
             self._described = None
 
     def target_rows(self, *, exact: bool = False) -> int | None:
-        """Return the number of rows in the target; None if it is larger than 16 MB or the user may not read it.
+        """Return the number of rows in the target; None if it is larger than 16 MiB or the user may not read it.
 
         Larger tables are not counted, because the first scan after a load rewrites the pages that it reads (hint bits).
 
@@ -286,7 +302,7 @@ class PostgresSink(SinkSession):
         """Return evidence that rows are gone since the last stored snapshot of the target; None if there is none.
 
         :param fetch: runs a query and returns its rows
-        :param table: the target; None if it does not exist although there is a fence, before which a run creates it
+        :param table: the target; None if it does not exist any more although the pipeline has a fence
         :param bookkeeping: the bookkeeping tables
         """
         if table is None:

@@ -25,7 +25,7 @@ _RIGHTS_HINT = (
 
 
 class SinkSession:
-    """Session with the database of the target, opened at the first statement and kept until an error or :meth:`close`.
+    """Session with the target's database, opened at the first statement and kept until an error or :meth:`close`.
 
     :param pipeline: ``sink.table`` names the target
     :param connection: the Airflow connection of the database
@@ -71,7 +71,14 @@ class SinkSession:
 
     @contextmanager
     def _target_to_write(self, fetch: Fetch) -> Iterator[Table]:
-        """Describe the target again; one that a run would create exists until the end of the ``with`` block."""
+        """Yield a new description of the target.
+
+        A target that a run would create is created in a transaction that is rolled back at the end of the ``with``
+        block.
+
+        :param fetch: runs a statement and returns its rows
+        :raises ConfigError: if the target does not exist and no run creates it
+        """
         self._described = None
         if self._find_target(fetch) is None and self._creation is not None:
             with self._creation.rehearsed(fetch):
@@ -82,15 +89,15 @@ class SinkSession:
             yield self._target(fetch)
 
     def _bookkeeping(self, fetch: Fetch) -> BookkeepingTables:
-        """Return the bookkeeping tables, which are in the schema of the target even if that does not exist yet."""
+        """Return the bookkeeping tables, which are in the target's schema, even if the target does not exist yet."""
         if self._creation is not None and self._find_target(fetch) is None:
             return BookkeepingTables(self._creation.schema(fetch))
         return BookkeepingTables(self._target(fetch).schema)
 
     def _target(self, fetch: Fetch) -> Table:
-        """Return the target.
+        """Return the description of the target.
 
-        :raises ConfigError: if it does not exist
+        :raises ConfigError: if the target does not exist
         """
         table = self._find_target(fetch)
         if table is None:
@@ -103,7 +110,10 @@ class SinkSession:
         return table
 
     def _find_target(self, fetch: Fetch) -> Table | None:
-        """Return the target; None if it does not exist."""
+        """Return the description of the target; None if it does not exist.
+
+        :raises ConfigError: if the name is that of a view or another relation that is not a table
+        """
         if self._described is not None:
             return self._described
         table = describe_table(fetch, self._name)

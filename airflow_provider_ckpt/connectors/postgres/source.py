@@ -77,7 +77,9 @@ def _to_digest(row: tuple[Any, ...]) -> PositionDigest:
 
 
 class PostgresSource(SourceSession):
-    """Source that reads a PostgreSQL table; see :class:`~airflow_provider_ckpt.connectors.source_protocol.Source`.
+    """Planning side of a source that reads a PostgreSQL table by a cursor column.
+
+    See :class:`~airflow_provider_ckpt.connectors.source_protocol.Source`.
 
     :param pipeline: ``source.table`` and ``source.cursor`` name the table and its cursor column
     :param connection: the Airflow connection of the database
@@ -105,9 +107,12 @@ class PostgresSource(SourceSession):
     def start(self, partition: str, start_from: str | int) -> Start:  # noqa: ARG002 - the table is the only partition
         """Return the position at which the table is first read.
 
-        It is the given position, one past the greatest for ``latest`` (less for a cursor of a coarse type, see
-        :func:`.candidate_position`), and :data:`START` for ``earliest``. The smallest visible position is not used,
+        For ``earliest`` it is :data:`START`, and for ``latest`` one past the greatest position (less for a cursor of a
+        coarse type, see :func:`.candidate_position`). For ``earliest``, the smallest visible position is not used,
         since an uncommitted transaction may have smaller ones.
+
+        :param partition: id of the source's only partition
+        :param start_from: ``earliest``, ``latest`` or the position itself
         """
         if isinstance(start_from, int):
             return Start(start_from)
@@ -135,22 +140,23 @@ class PostgresSource(SourceSession):
         )
 
     def is_wider(self, name: str, before: str, after: str) -> bool:
-        """Return whether a column's type has all values of another; see :meth:`SourceWithColumns.is_wider`.
+        """Return whether a column may change to a new type without loss; see :meth:`SourceWithColumns.is_wider`.
 
-        A cursor may only become a wider integer, since the positions of a date and a time mean different rows.
+        A cursor of type ``date`` may not change, since the positions of a date and a time mean different rows.
 
         :param name: name of the column
         :param before: type before the change
-        :param after: type after it
+        :param after: type after the change
         """
         return is_wider(before, after) and (name != self._cursor or before != "date")
 
     def plan(self, request: PlanRequest) -> Plan:
         """Split each range into batches; see :meth:`Source.plan`.
 
-        A range without an end reaches to the newest closed bound.
+        A range without an end extends to the newest closed bound.
 
-        :raises SourceError: if positions below the plan were assigned since the last planning
+        :param request: the ranges to plan, with limits and the state of the last planning
+        :raises SourceError: if rows have got positions below the plan since the last planning
         """
         with self._session() as fetch:
             table = self._table(fetch)
@@ -165,7 +171,8 @@ class PostgresSource(SourceSession):
             return plan if request.lag_only else self._late_rows.check_plan(fetch, table, request, plan, greatest)
 
     def may_have_late_records(self) -> bool:
-        """Return True: applications may choose any value, or take one from a sequence long before they insert it."""
+        """Return True: an application may choose any cursor value, or take one from a sequence long before its INSERT.
+        """
         return True
 
     def watch(
@@ -200,7 +207,11 @@ class PostgresSource(SourceSession):
             return [row[0] for row in fetch(f"SELECT {position} {rows} ORDER BY 1", [])]
 
     def _rows(self, table: Table, span: Range) -> tuple[str, str]:
-        """Return two parts of a query of a range's rows: the SQL expression of the position, and FROM with WHERE."""
+        """Return two parts of the query for a range's rows: the SQL expression of the position, and FROM with WHERE.
+
+        :param table: the source table
+        :param span: the range
+        """
         kind, cursor = CursorKind(table.by_name[self._cursor].base_type), quote(self._cursor)
         low, high = value_sql(kind, span.start), value_sql(kind, span.end)
         return position_sql(kind, cursor), f"FROM {table.sql} WHERE {cursor} >= {low} AND {cursor} < {high}"
@@ -212,7 +223,12 @@ class PostgresSource(SourceSession):
             return [replace(task, detail={**task.detail, "oid": oid}) for task in tasks]
 
     def _describe(self, fetch: Fetch) -> Table | None:
-        """Return the description of the table; for ``schema``, the last one if no column was altered since."""
+        """Return the description of the table; None if it does not exist.
+
+        If the pipeline follows changes of columns, the last description is reused as long as no column was altered.
+
+        :param fetch: runs a query and returns its rows
+        """
         if not self._follows_columns:
             return describe_table(fetch, self._name)
         [(version,)] = fetch(f"SELECT {columns_version_sql(self._name)}", [])
@@ -275,6 +291,11 @@ class PostgresSource(SourceSession):
 
         If the newest candidate for the bound did not close in time, the plan's state contains it, and the next planning
         continues to wait for it. The greatest position is None if no range needs a bound, or the table is empty.
+
+        :param fetch: runs a query and returns its rows
+        :param table: the source table
+        :param request: the request that the plan answers
+        :raises ConfigError: if the cursor is NULL in some rows
         """
         if not any(todo.needs_bound for todo in request.ranges):
             return None, Plan()

@@ -32,11 +32,11 @@ class SourceRoles:
     """SQL script that grants a role the rights to read source tables and the history of the server's timelines.
 
     The history shows whether a failover lost data. The script creates a function that returns it, since an ordinary
-    user cannot read it. Only a user who may call ``pg_read_file`` can create that function; for any other user the
-    script logs a warning.
+    user cannot read it. Only a user who may call ``pg_read_file`` can create that function; run by any other user, the
+    script raises a warning instead.
 
     :param schema: schema of the tables, in which the function is created
-    :param reader: name of the role that reads them
+    :param reader: name of the role that reads the tables
     :param tables: names of the tables in the schema
     """
 

@@ -1,4 +1,5 @@
-"""Connection of a postgres source to its database, and the description of the table there, for both modes."""
+"""Connection of a postgres source to its database, and the description of its table, for ``incremental`` and ``full``.
+"""
 
 from __future__ import annotations
 
@@ -55,9 +56,11 @@ class SourceSession:
         self._client: Any = None
 
     def reads(self, output: Output) -> bool:
-        """Return whether the sink's output is the table that the source reads; see :class:`ReadsOutputs`.
+        """Return whether a place that the sink writes to is the table that the source reads; see :class:`ReadsOutputs`.
 
         Partitions and children count as the table; relations below a view are not searched.
+
+        :param output: the place
         """
         if not isinstance(output, WrittenTarget) or output.system != "postgresql":
             return False
@@ -65,13 +68,13 @@ class SourceSession:
             return output.identity in tree_identities(fetch, self._table(fetch).oid)
 
     def partitions(self) -> Sequence[SourcePartition]:
-        """Return the table as the only partition."""
+        """Return the table as the source's only partition; see :meth:`Source.partitions`."""
         with self._session() as fetch:
             table = self._table(fetch)
             return [SourcePartition(table.label, table_identity(fetch, table.oid))]
 
     def shape(self) -> RecordShape:
-        """Return the table's columns, or those that the pipeline names, and their Spark types."""
+        """Return the columns that the pipeline reads, with their Spark types; see :meth:`Source.shape`."""
         with self._session() as fetch:
             return RecordShape(False, self._columns(self._table(fetch)))
 
@@ -114,7 +117,8 @@ class SourceSession:
     def _table(self, fetch: Fetch) -> Table:
         """Return the description of the table.
 
-        :raises ConfigError: if it does not exist
+        :param fetch: runs a query and returns its rows
+        :raises ConfigError: if the table does not exist
         """
         table = self._describe(fetch)
         if table is None:
@@ -128,7 +132,8 @@ class SourceSession:
     def _columns(self, table: Table) -> Sequence[tuple[str, str]]:
         """Return the columns that the pipeline reads, with their Spark types.
 
-        :raises ConfigError: if the table lacks one of them
+        :param table: the table
+        :raises ConfigError: if the table lacks a column that the pipeline names
         """
         missing = [name for name in (*self._wanted, *self._needed) if name not in table.by_name]
         if missing:

@@ -1,6 +1,7 @@
-"""Snapshot of a source: the state of a table and its server that a planning stores.
+"""Snapshot of a source: the state of a table and its server that each planning stores in the ledger.
 
-The next planning compares it with the state at that time, to detect that smaller positions were assigned to rows since.
+The next planning compares the snapshot with the state at that time, to detect rows that have since got smaller
+positions.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class SourceSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class LateRowSign:
-    """Sign that positions below the end of the last plan were assigned to rows after the last planning.
+    """Sign that rows have got positions below the end of the last plan after that planning.
 
     :param description: the observation, as a sentence
     :param correction: the correction that the user must make first, as an imperative; may be empty

@@ -18,7 +18,7 @@ from airflow_provider_ckpt.core.ranges import Range
 log = logging.getLogger(__name__)
 
 AUTO_BYTES = 16_000_000
-"""Greatest size of a batch whose number of records is chosen here, in bytes."""
+"""Greatest size in bytes of a batch, if the pipeline does not set the number of records in a batch."""
 
 _INDEX = """
 SELECT EXISTS (
@@ -79,7 +79,7 @@ class Splitter:
         :param partition: id of the source partition
         :param start: first position of the range
         :param end: position after the range
-        :param records: number of records in a batch; more if they have the same position
+        :param records: number of records in a batch; a batch has more if rows at its end share one position
         :param most: approximate maximum of records in all batches; at least one batch is returned
         :return: the batches; none if the range has no rows
         """
@@ -110,7 +110,13 @@ class Splitter:
         return int(found[0][0])
 
     def _first_positions(self, start: int, end: int, records: int, limit: int) -> list[int]:
-        """Return the position of the first row of each batch of a range, for the first ``limit`` batches."""
+        """Return the position of the first row of each batch of a range.
+
+        :param start: first position of the range
+        :param end: position after the range
+        :param records: number of records in a batch
+        :param limit: greatest number of batches
+        """
         query = self._skipping_query if self._indexed else self._numbering_query
         return [int(row[0]) for row in self._fetch(query(start, end, records, limit), [])]
 

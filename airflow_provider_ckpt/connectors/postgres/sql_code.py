@@ -1,7 +1,8 @@
 """Parse SQL and PL/pgSQL by regular expressions: statements, assignments, calls and literals.
 
 The code comes from the source database, so the time to parse it must be linear in its length. To achieve this, a
-regular expression either consumes what it has scanned, or scans no further than to where its next match can begin.
+regular expression either consumes the text that it has scanned, or scans no further than to where its next match can
+begin.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ _TYPED = re.compile(
 """A variable's declaration whose type rounds a time, such as ``date``."""
 
 _SELECTED = re.compile(rf"\bselect (?:into (?:strict )?{_TARGETS} (.+)|(.+?) into |.+)", re.IGNORECASE | re.DOTALL)
-"""A query whose result is assigned to variables.
+"""Pattern of a query whose result is assigned to variables.
 
 Any other query is matched to its end and skipped, since it assigns nothing.
 """
@@ -83,7 +84,7 @@ class Statement:
     :param text: the statement, without comments
     :param assigned: names of the variables that the statement assigns, in lower case: ``new.field`` for a field of the
         new row, or a variable without its field
-    :param values: SQL expressions whose values it assigns, as far as they can be separated from the statement
+    :param values: SQL expressions whose values the statement assigns, as far as they can be separated from it
     """
 
     text: str
@@ -92,7 +93,7 @@ class Statement:
 
     @property
     def words(self) -> frozenset[str]:
-        """Names that may be variables that the statement uses, in the form of ``assigned``."""
+        """Names in the statement that may be variables which it uses, written as in ``assigned``."""
         found = {_variable_name(word) for word in _WORD.findall(_without_literals(self.text))}
         return frozenset(found - _KEYWORDS)
 
@@ -240,7 +241,8 @@ def _parse_statement(text: str) -> Statement:
 
 
 def _variable_name(name: str) -> str:
-    """Return the name of a variable without its field; for a field of the new or old row, such as ``new.id``, both."""
+    """Return the name of a variable without its field, or for a field of the new or old row both, such as ``new.id``.
+    """
     first, _, rest = name.partition(".")
     row = catalog_name(first.partition("[")[0])
     return f"{row}.{catalog_name(rest.partition('[')[0]).lower()}" if row in ("new", "old") and rest else row

@@ -1,4 +1,4 @@
-"""Staging tables beside a target: each has the rows of one refresh until they are published.
+"""Staging tables beside a target: each holds the rows of one refresh until the refresh is published.
 
 A staging table is unlogged: if the server crashes, it is empty, which publishing detects by the counts in the receipts.
 """
@@ -44,12 +44,16 @@ def staging_place(place: str, generation: int) -> str:
 
 
 def staging_sql(target: Table, generation: int) -> str:
-    """Return schema and name of the staging table of a refresh as SQL."""
+    """Return schema and name of the staging table of a refresh as SQL.
+
+    :param target: the target
+    :param generation: generation of the refresh
+    """
     return f"{quote(target.schema)}.{quote(staging_name(target.name, generation))}"
 
 
 def own_staging_tables(fetch: Fetch, target: Table, context: SinkContext) -> list[str]:
-    """Return the staging tables that a pipeline has left beside a target, as SQL.
+    """Return schema and name, as SQL, of each staging table that a pipeline's refreshes have left beside a target.
 
     :param fetch: runs a query and returns its rows
     :param target: the target
@@ -60,7 +64,7 @@ def own_staging_tables(fetch: Fetch, target: Table, context: SinkContext) -> lis
 
 
 def create_staging(target: Table, generation: int, context: SinkContext) -> str:
-    """Return the statements that create the staging table of a refresh, with the owner in its comment.
+    """Return the statements that create the staging table of a refresh; its comment names the pipeline that owns it.
 
     :param target: the target
     :param generation: the generation

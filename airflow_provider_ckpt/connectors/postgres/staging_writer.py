@@ -12,13 +12,16 @@ if TYPE_CHECKING:
 
 
 class PostgresStagingWriter(PostgresWriter):
-    """Writer of one lane to staging tables; see :class:`.PostgresWriter`.
+    """Writer of one lane that writes batches to the staging table of a refresh; see :class:`.PostgresWriter`.
 
-    Replays of dead letters go to the target itself.
+    Replays of dead letters are written to the target itself.
     """
 
     def _target_name(self, task: BatchTask) -> str:
-        """Return the name of the staging table of a batch's generation."""
+        """Return the name of the staging table of a batch's generation, or the target for a replay of dead letters.
+
+        :param task: the batch
+        """
         if task.key.is_side_partition:
             return super()._target_name(task)
         return staging_place(self._name, task.key.generation)

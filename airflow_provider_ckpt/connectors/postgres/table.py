@@ -1,4 +1,4 @@
-"""Read the description of a table from PostgreSQL's catalog."""
+"""Read the description of a table (identity, columns and their types) from PostgreSQL's catalog."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Column:
     :param type_name: the type's name in pg_type; for a domain, the domain's name
     :param type_sql: the base type as SQL without a length, since a cast to a type with a length truncates silently
     :param receive: name of the function that reads the base type's binary form; None if the type has none
-    :param modifier: ``atttypmod`` of the base type, which encodes length or precision and scale; -1 without one
+    :param modifier: ``atttypmod`` of the base type, which encodes length or precision and scale; -1 without either
     :param not_null: whether the column is NOT NULL
     :param identity: ``a`` for GENERATED ALWAYS AS IDENTITY, ``d`` for BY DEFAULT, else empty
     :param generated: not empty if the column is computed from others
@@ -81,7 +81,8 @@ class Column:
     :param length_cast: the function call by which the server adapts an assigned value to the column's length or scale,
         with ``%s`` for the value; None if the column has neither
     :param exact_type_sql: the base type as SQL with its length or scale
-    :param element: for an array, the name of its elements' base type in pg_type; otherwise that of its own base type
+    :param element: for an array, the name of its elements' base type in pg_type; otherwise that of the column's own
+        base type
     :param element_kind: pg_type.typtype of ``element``: ``b`` base, ``c`` composite, ``e`` enum, ``r`` range, ``m``
         multirange
     :param element_modifier: for an array of domains, their ``atttypmod``; otherwise -1
@@ -106,11 +107,13 @@ class Column:
 
     @property
     def is_array(self) -> bool:
-        """Return whether the column's values are arrays, of any type."""
+        """True if the column's values are arrays, of any type."""
         return self.receive == "array_recv"
 
     def as_stored(self, value: str) -> str:
-        """Return an SQL expression of a value as the column would store it: rounded or padded; it may fail.
+        """Return an SQL expression of a value as the column would store it: rounded, truncated or padded to its length.
+
+        Its evaluation fails for a value that the column refuses.
 
         :param value: SQL expression of the value, of the column's base type
         """
@@ -141,7 +144,7 @@ class Table:
 
     @property
     def label(self) -> str:
-        """Schema and name of the relation for messages; for a source also the id of its partition."""
+        """Schema and name of the relation for messages; for a source, this is also the id of its partition."""
         return f"{self.schema}.{self.name}"
 
     @property
@@ -151,11 +154,10 @@ class Table:
 
 
 def describe_table(fetch: Fetch, name: str) -> Table | None:
-    """Look up a table or other relation by its name.
+    """Return the description of a table or other relation; None if there is none of that name.
 
     :param fetch: runs a query and returns its rows
     :param name: name as written in a pipeline, see :func:`~.client.split_table`
-    :return: None if there is no such relation
     """
     schema, table = split_table(name)
     found = fetch(_RELATION, [f"{quote(schema)}.{quote(table)}" if schema else quote(table)])
@@ -179,7 +181,10 @@ def source_columns(table: Table, names: Collection[str]) -> list[SourceColumn]:
 
 
 def psycopg_fetch(connection: Any) -> Fetch:
-    """Return a :data:`Fetch` that runs statements over a psycopg2 connection."""
+    """Return a :data:`Fetch` that runs statements over a psycopg2 connection.
+
+    :param connection: the psycopg2 connection
+    """
 
     def fetch(statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         names = {f"v{index}": value for index, value in enumerate(values)}
@@ -193,7 +198,10 @@ def psycopg_fetch(connection: Any) -> Fetch:
 
 
 def adbc_fetch(cursor: Any) -> Fetch:
-    """Return a :data:`Fetch` that runs statements over an ADBC cursor."""
+    """Return a :data:`Fetch` that runs statements over an ADBC cursor.
+
+    :param cursor: the ADBC cursor
+    """
 
     def fetch(statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         import pyarrow as pa

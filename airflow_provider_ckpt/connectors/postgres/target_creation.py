@@ -1,7 +1,7 @@
-"""Create a missing target from the source's columns (``sink.create``), or rehearse that and roll it back.
+"""Create a missing target from the source's columns (``sink.create``), or rehearse its creation and roll it back.
 
 The target gets the source's column names in their order. A built-in type is kept, any other type becomes ``text``. Only
-the key of an upsert is a constraint: it becomes the primary key, and all other columns take null.
+the key of an upsert is a constraint: it becomes the primary key, and all other columns accept null.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LOCK = f"SELECT pg_catalog.pg_advisory_xact_lock({CREATION_LOCK:d})"
 
 
 class TargetCreation:
-    """Creation of one pipeline's target.
+    """Creator of one pipeline's missing target.
 
     :param pipeline: the pipeline
     :param section: its section ``sink``
@@ -87,7 +87,11 @@ class TargetCreation:
         fetch("ROLLBACK; SELECT 1", [])
 
     def _statement(self, fetch: Fetch) -> str:
-        """Return the statement that creates the target."""
+        """Return the statement that creates the target.
+
+        :param fetch: runs a query on the sink's database and returns its rows
+        :raises ConfigError: if no columns were set, or the source lacks a column of ``sink.key``
+        """
         section = self._section
         if self.columns is None:
             raise ConfigError(
@@ -110,7 +114,10 @@ class TargetCreation:
 
     @contextmanager
     def _explained(self, fetch: Fetch) -> Iterator[None]:
-        """Turn the server's refusal to create the table into an error that says what to do."""
+        """Convert the server's refusal to create the table into a ConfigError that tells the user the remedy.
+
+        :param fetch: runs a query on the sink's database and returns its rows
+        """
         import psycopg2
 
         schema = self.schema(fetch)

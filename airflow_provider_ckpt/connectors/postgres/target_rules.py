@@ -1,4 +1,4 @@
-"""Refuse a target whose rules may change rows, whose rows cannot be counted, or to which the user may not write."""
+"""Refuse a target whose rewrite rules may change rows, whose added rows cannot be counted, or that is not writable."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class TargetBehaviour:
 
     @property
     def inserts_only(self) -> bool:
-        """Return whether rows are written by INSERT because COPY does not work on the target.
+        """True if rows must be written by INSERT, because COPY does not work on the target.
 
         COPY ignores rules, and the server refuses it under row level security.
         """
@@ -51,7 +51,7 @@ class TargetBehaviour:
 
 @dataclass(frozen=True, slots=True)
 class TargetDescription:
-    """Description of a target for a writer.
+    """Description of a target table as a writer needs it.
 
     :param table: the target table
     :param behaviour: the target's rules and row level security
@@ -71,12 +71,11 @@ class TargetDescription:
 
 
 def describe_target(fetch: Fetch, name: str, key: Sequence[str]) -> TargetDescription | None:
-    """Look up a target by its name.
+    """Return the description of a target; None if there is no such table.
 
     :param fetch: runs a query and returns its rows
     :param name: name as written in a pipeline
     :param key: names of the columns of ``sink.key`` for upserts; empty for append
-    :return: None if there is no such table
     """
     table = describe_table(fetch, name)
     if table is None:

@@ -29,7 +29,7 @@ FROM pg_catalog.regexp_matches(
         0, 1048576, true),
     '^(\d+)\t(\S+)', 'gn') AS line
 """
-"""Query of the earlier timelines of the server, and of the log position (LSN) at which each ended.
+"""Query of the server's earlier timelines, each with the log position (LSN) at which it ended.
 
 It returns no rows if the server's timeline has no history.
 """
@@ -86,7 +86,7 @@ class ServerState:
 
     @property
     def branch(self) -> str | None:
-        """Digest of the history; None if it is not known.
+        """Digest of the history of timelines; None if the history is not known.
 
         It differs between servers that started a timeline of the same number independently.
         """
@@ -95,18 +95,28 @@ class ServerState:
         return hashlib.sha256(repr([(item.timeline, item.lsn) for item in self.history]).encode()).hexdigest()[:16]
 
     def end_of(self, timeline: str) -> str | None:
-        """Return the LSN at which an earlier timeline ended; None if it is not known."""
+        """Return the LSN at which an earlier timeline ended; None if it is not known.
+
+        :param timeline: the timeline as 8 hexadecimal digits
+        """
         return next((item.lsn for item in self.history or () if item.timeline == timeline), None)
 
 
 def server_state(fetch: Fetch) -> ServerState:
-    """Return the present state of the server."""
+    """Return the present state of the source's server.
+
+    :param fetch: runs a query on the source database and returns its rows
+    """
     snapshot, xid, timeline, log = fetch(_SERVER, [])[0]
     return ServerState(snapshot, xid, timeline, log, _history(fetch) if timeline else None)
 
 
 def is_at_or_beyond(lsn: str, other: str) -> bool:
-    """Return whether an LSN is equal to or greater than another."""
+    """Return whether a position in the write-ahead log (LSN) is equal to or greater than another.
+
+    :param lsn: the position
+    :param other: the position to compare with
+    """
     return _parse_lsn(lsn) >= _parse_lsn(other)
 
 

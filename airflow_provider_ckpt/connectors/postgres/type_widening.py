@@ -1,4 +1,4 @@
-"""Compare types of PostgreSQL: a wider one has all values of another, so a column may change to it without loss."""
+"""Compare types of PostgreSQL: a column may change without loss to a wider type, which has all values of its own."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _TEXTS = ("text", "character varying")
 
 
 def is_wider(before: str, after: str) -> bool:
-    """Return whether a type has all values of another, and another type's values change neither text nor order.
+    """Return whether a type is wider than another: it has all values of the other, with the same text and order.
 
-    :param before: the type that a column has, as ``format_type`` writes it
-    :param after: the type that it may get
+    :param before: the present type of a column, as ``format_type`` writes it
+    :param after: the type to which the column may change
     """
     if after in _WIDER_INTEGERS.get(before, ()) or (before, after) == ("real", "double precision"):
         return True
@@ -40,7 +40,7 @@ def is_wider(before: str, after: str) -> bool:
 
 
 def can_store(column: str, values: str) -> bool:
-    """Return whether a column stores all values of a type.
+    """Return whether a column of one type can store all values of another type without loss.
 
     :param column: type of the column
     :param values: type of the values

@@ -58,7 +58,7 @@ class KeyColumn:
 
 
 def describe_key(fetch: Fetch, target: Table, names: Sequence[str]) -> list[KeyColumn]:
-    """Look up the columns of an upsert's key in the target, in the given order.
+    """Return the columns of an upsert's key as the target has them, in the given order.
 
     :param fetch: runs a query and returns its rows
     :param target: the target
@@ -71,13 +71,14 @@ def describe_key(fetch: Fetch, target: Table, names: Sequence[str]) -> list[KeyC
 
 
 def refuse_unsuitable_key(fetch: Fetch, table: Table, names: Sequence[str], pipeline: str) -> None:
-    """Raise ConfigError if rows of the target cannot be replaced by the key of an upsert.
+    """Raise ConfigError if the columns of an upsert's key do not identify rows of the target.
 
     :param fetch: runs a query
     :param table: the target
     :param names: the columns of ``sink.key``, for upserts; empty for append
     :param pipeline: the pipeline's name, for the message
-    :raises ConfigError: with the names of the columns and the correction
+    :raises ConfigError: if the target lacks one of the columns, or they are neither its primary key nor unique and NOT
+        NULL
     """
     missing = [name for name in names if name not in table.by_name]
     if missing:

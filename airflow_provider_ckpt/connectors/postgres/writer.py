@@ -67,7 +67,9 @@ _DIFFER_HINT = (
 
 
 class PostgresWriter:
-    """Writer of one lane; see :class:`~airflow_provider_ckpt.connectors.sink_protocol.Writer`.
+    """Writing side of the postgres sink in one lane.
+
+    See :class:`~airflow_provider_ckpt.connectors.sink_protocol.Writer`.
 
     :param pipeline: ``sink.table`` names the target
     :param connection: the Airflow connection of the database
@@ -133,13 +135,21 @@ class PostgresWriter:
         return self._name
 
     def _use_target(self, name: str) -> None:
-        """Write to a table from now on; its description is read again if it is another one than before."""
+        """Select the table to which the next batches are written, and forget the description of another table.
+
+        :param name: name of the table as a pipeline would give it
+        """
         if name != self._table:
             self._table, self._target = name, None
             self._senders.clear()
 
     def _transaction(self, task: BatchTask, content: BatchContent) -> Outcome | Refused:
-        """Deliver the batch with all rows at once; if the target refuses some, deliver it again without them."""
+        """Deliver a batch with all rows at once; if the target refuses some rows, deliver it again without them.
+
+        :param task: the batch and its attempt
+        :param content: the batch's rows and dead letters
+        :return: the outcome, or the errors of the refused rows
+        """
         import pyarrow as pa
         from adbc_driver_manager import Error
 
@@ -205,9 +215,12 @@ class PostgresWriter:
         return Outcome(task.key, task.attempt, outcome, receipt=receipt, dead_letters=dict(types))
 
     def _row_count_statement(self, task: BatchTask, bookkeeping: BookkeepingTables) -> str:
-        """Return the SQL statement that fails unless all sent rows were added to the target.
+        """Return the SQL statement that fails unless the target gained exactly the rows that were sent.
 
-        With ``sink.rows_may_differ``, it only stores the number of added rows in the receipt.
+        With ``sink.rows_may_differ: true``, the statement only stores the number of added rows in the receipt.
+
+        :param task: the batch
+        :param bookkeeping: the bookkeeping tables
         """
         count = self._connect().row_count(upsert=self._is_keyed(task))
         if not self._rows_may_differ:
@@ -215,14 +228,17 @@ class PostgresWriter:
         return bookkeeping.store_added(count.added).format(*map(literal, self._batch_key(task)))
 
     def _is_keyed(self, task: BatchTask) -> bool:
-        """Return whether the batch replaces rows of the target by key.
+        """Return whether a batch replaces rows of the target by key.
 
         A batch that replays dead letters does not (:func:`.may_overwrite`): a record whose key exists is refused.
+
+        :param task: the batch
         """
         return bool(self._key) and may_overwrite(task.key)
 
     def _now(self) -> datetime:
-        """Return the server's present time: its time when the connection was opened, plus the time since then."""
+        """Return the server's present time: its time when the connection was opened, plus the time passed since then.
+        """
         server_time, at = self._clock
         return server_time + timedelta(seconds=time.monotonic() - at)
 
