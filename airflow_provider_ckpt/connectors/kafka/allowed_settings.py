@@ -1,4 +1,4 @@
-"""Decide which confluent-kafka settings are allowed in the extra of an Airflow connection.
+"""Check which confluent-kafka settings the extra of an Airflow connection may contain, and refuse all others.
 
 Only settings in the lists of this module are accepted. Any other setting raises an error that names it: one that loads
 code, runs a command or weakens a delivery guarantee, and also one that only a later version of librdkafka has.
@@ -94,7 +94,8 @@ _PROVIDER_NAMES = re.compile(r"[A-Za-z0-9_-]+(?: *, *[A-Za-z0-9_-]+)*+")
 
 
 def named_brokers(extra: Mapping[str, Any]) -> str:
-    """Return the bootstrap servers in a connection's extra, under either name of the setting; empty if none."""
+    """Return the bootstrap servers in a connection's extra, under either name of the setting; empty if there are none.
+    """
     return str(extra.get("bootstrap.servers") or extra.get(_BROKERS_ALIAS) or "")
 
 
@@ -102,6 +103,8 @@ def client_settings(extra: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a connection's extra that are passed to the Kafka client.
 
     Callbacks, settings for other programs, and settings that the connector always sets itself are left out.
+
+    :param extra: the connection's extra
     """
     left_out = {*_IGNORED.split(), *_REQUIRED_VALUES, _BROKERS_ALIAS}
     return {name: value for name, value in extra.items() if not name.endswith("_cb") and name not in left_out}

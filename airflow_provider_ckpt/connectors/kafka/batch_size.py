@@ -9,7 +9,7 @@ TARGET_BYTES = 16 << 20
 """Intended size of a batch in bytes if the pipeline does not set a batch size."""
 
 MAX_RECORDS = 50_000
-"""Maximum number of messages in a batch whose size is chosen here."""
+"""Maximum number of messages in a batch, if the pipeline does not set a batch size."""
 
 ONE_BATCH_RECORDS = 100
 """Number of messages that are always planned as one batch, without sampling their size."""
@@ -33,7 +33,10 @@ def choose_batch_records(connection: Connection, pipeline: str, topic: str, numb
 
 
 def _mean_message_bytes(connection: Connection, pipeline: str, topic: str, number: int, start: int) -> float:
-    """Return the mean size in bytes of up to 201 messages from ``start`` on; 0 if none arrives in time."""
+    """Return the mean size in bytes of up to 201 messages from an offset on; 0 if no message arrives in time.
+
+    For the parameters see :func:`choose_batch_records`.
+    """
     from confluent_kafka import Consumer, TopicPartition
 
     little = {"fetch.message.max.bytes": 1 << 18, "queued.min.messages": 1}

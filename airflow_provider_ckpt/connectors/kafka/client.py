@@ -77,7 +77,7 @@ _BAD_RECORD = """
 
 @cache
 def error_codes(names: str) -> frozenset[int]:
-    """Return the numbers of Kafka's error codes.
+    """Return the numeric error codes of Kafka for a list of names.
 
     :param names: attributes of ``KafkaError``, separated by spaces
     """
@@ -129,7 +129,7 @@ def require_topic(name: str, key: str, pipeline: str) -> str:
 
 
 def bootstrap_servers(connection: Connection) -> str:
-    """Return the bootstrap servers: those of the connection's extra, else its host and port."""
+    """Return a connection's bootstrap servers: those in its extra, else its host and port; empty if it has neither."""
     named = named_brokers(connection.extra)
     if named:
         return named
@@ -186,11 +186,11 @@ def answer_timeout(connection: Connection) -> float:
 def to_error_info(error: KafkaError, kind: ErrorType, operation: str, connection: Connection) -> ErrorInfo:
     """Convert an error of the Kafka client or broker to error information (semantics, section 7).
 
-    For a producer, the error of a refused record gets the type ``Serialization``, and the error of a fenced producer
-    ``Fenced``. Any other error gets the type ``kind``.
+    If a producer reports the error, a refused record gets the type ``Serialization``, and a fenced producer ``Fenced``.
+    Any other error gets the type ``kind``.
 
     :param error: the error
-    :param kind: ``KafkaConsumer`` or ``KafkaProducer``, the client that reported it
+    :param kind: ``KafkaConsumer`` or ``KafkaProducer``, the client that reported the error
     :param operation: the operation that failed, for the message, such as ``reading topic orders``
     :param connection: connection to the cluster, for the message; its secrets are masked
     """
@@ -210,7 +210,7 @@ def to_error_info(error: KafkaError, kind: ErrorType, operation: str, connection
 
 
 def is_not_retriable(error: KafkaError) -> bool:
-    """Return whether a retry cannot help, as after a wrong password, or if a permission or the topic is missing."""
+    """Return whether a retry cannot succeed, as after a wrong password, or if a permission or the topic is missing."""
     return error.code() in error_codes(_NOT_RETRIABLE)
 
 
@@ -236,7 +236,10 @@ def to_exception(info: ErrorInfo, hint: str | None = None) -> CkptError:
 
 
 class ClientErrors:
-    """Collector of the errors that a client passes to ``error_cb``; they explain why a request timed out."""
+    """Collector of the errors that a Kafka client reports to its callback ``error_cb``.
+
+    The collected errors explain why a later request of the client timed out.
+    """
 
     def __init__(self) -> None:
         self._errors: list[KafkaError] = []
@@ -245,7 +248,10 @@ class ClientErrors:
         self._errors.append(error)
 
     def most_specific(self) -> KafkaError | None:
-        """Return the most specific error: a non-retriable one, else the first that is not a timeout, else None."""
+        """Return the most specific of the collected errors; None if there is none.
+
+        It is the first error that is not retriable, else the first that is not a timeout or the failure of all brokers.
+        """
         from confluent_kafka import KafkaError
 
         unspecific = {KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT}
@@ -279,7 +285,7 @@ def from_kafka_exception(
 
 
 def create_client(make: Any, config: Mapping[str, Any], connection: Connection) -> Any:
-    """Create a client.
+    """Create a client of the Kafka library: a consumer, producer or admin client.
 
     :param make: the client's class
     :param config: the client's configuration

@@ -31,10 +31,10 @@ def read_committed(
 
     :param connection: connection to the topic's cluster
     :param topic: the topic's name
-    :param ends: end offset of each partition
+    :param ends: end offset of each partition, by partition number
     :param seconds: maximum time in seconds without a new message; an open transaction can cause such a wait
     :param operation: the operation for which the topic is read, for error messages
-    :raises KafkaProducerError: if no message arrives for so long, or the broker cannot be reached
+    :raises KafkaProducerError: if no message arrives for that time, or the broker cannot be reached
     """
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
@@ -73,7 +73,13 @@ def read_committed(
 
 
 def _timeout_error(connection: Connection, topic: str, client_errors: ClientErrors, operation: str) -> Exception:
-    """Return the error for a timeout: the broker did not answer, or a transaction is still open."""
+    """Return the error for a timeout: the broker did not answer, or a transaction is still open.
+
+    :param connection: connection to the topic's cluster
+    :param topic: the topic's name
+    :param client_errors: errors that the client reported meanwhile; if there are any, the broker did not answer
+    :param operation: the operation for which the topic is read, for the message
+    """
     most_specific = client_errors.most_specific()
     if most_specific is not None:
         return to_exception(to_error_info(most_specific, ErrorType.KAFKA_PRODUCER, operation, connection))

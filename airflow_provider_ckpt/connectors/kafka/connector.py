@@ -1,4 +1,4 @@
-"""Connector of Kafka topics."""
+"""Declare the kafka connector: the keys of its ``source`` and ``sink`` sections, and the classes that implement it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HERE = "airflow_provider_ckpt.connectors.kafka"
 
 
 class KafkaSourceSection(SourceSection):
-    """Topic to read.
+    """Section ``source`` of a pipeline that reads a Kafka topic.
 
     :param connection: Airflow connection id of the cluster
     :param topic: the topic's name
@@ -33,17 +33,17 @@ class KafkaSourceSection(SourceSection):
 
     @property
     def has_columns(self) -> bool:
-        """False: messages may be decoded; see :attr:`SourceSection.has_columns`."""
+        """False, since messages have no columns before they are decoded; see :attr:`SourceSection.has_columns`."""
         return False
 
 
 class KafkaSinkSection(SinkSection):
-    """Topic to write to.
+    """Section ``sink`` of a pipeline that writes to a Kafka topic.
 
     :param connection: Airflow connection id of the cluster
     :param topic: the topic's name
     :param key: the columns that become a message's key
-    :param may_be_emptied: whether messages may be deleted on purpose, so that missing ones are no loss
+    :param may_be_emptied: whether messages may be deleted on purpose, so that missing messages are no loss
     """
 
     place_key: ClassVar[str] = "topic"
@@ -56,7 +56,8 @@ class KafkaSinkSection(SinkSection):
 
     @property
     def may_lose_rows(self) -> bool:
-        """True with ``may_be_emptied``; see :attr:`SinkSection.may_lose_rows`."""
+        """True if messages may be deleted on purpose (``may_be_emptied: true``); see :attr:`SinkSection.may_lose_rows`.
+        """
         return self.may_be_emptied
 
 

@@ -45,12 +45,12 @@ class DeadLetterReader:
         ends: Mapping[int, int],
         seconds: float,
     ) -> Mapping[AttemptKey, list[StoredDeadLetter]]:
-        """Return the dead letters of some attempts, in order of their positions.
+        """Return the dead letters of the given attempts, in order of their positions.
 
         :param wanted: the attempts, each with the secret that signs its dead letters; None if they are not signed
         :param ends: end offset of each partition of the topic
         :param seconds: maximum time in seconds without a new message; an open transaction can cause such a wait
-        :raises KafkaProducerError: if no message arrives for so long, or the broker cannot be reached
+        :raises KafkaProducerError: if no message arrives for that time, or the broker cannot be reached
         """
         found: dict[AttemptKey, dict[int, StoredDeadLetter]] = {}
         malformed: list[str] = []
@@ -85,9 +85,12 @@ class DeadLetterReader:
         wanted: Mapping[AttemptKey, bytes | None],
         found: dict[AttemptKey, dict[int, StoredDeadLetter]],
     ) -> None:
-        """Add a message to ``found`` if it is a dead letter of one of the wanted attempts.
+        """Add a message to the dead letters found so far, if it is a dead letter of one of the wanted attempts.
 
-        :raises ValueError: if it has the header of a dead letter, but is not a valid dead letter
+        :param message: the message
+        :param wanted: the attempts, each with the secret that signs its dead letters
+        :param found: the dead letters found so far, by attempt and by their number in it
+        :raises ValueError: if the message has the header of a dead letter, but is not a valid dead letter
         """
         try:
             headers = cast("list[tuple[str, bytes | None]]", read_headers(message) or [])

@@ -1,4 +1,4 @@
-"""Dead letter store in a Kafka topic: for a sink that is not Kafka, or a topic on another cluster than the sink's.
+"""Store dead letters in a Kafka topic for a sink that is not Kafka, or on another cluster than the sink's.
 
 Pipelines may share the topic. The producer is idempotent and waits for all in-sync replicas, so a dead letter is
 durable before the receipt of its batch is claimed.
@@ -54,7 +54,9 @@ _PRODUCER_SETTINGS = {
 
 
 class KafkaDeadLetterStore:
-    """Dead letter store in a topic; see :class:`~airflow_provider_ckpt.connectors.dead_letter_store.DeadLetterStore`.
+    """Dead letter store in a Kafka topic.
+
+    See :class:`~airflow_provider_ckpt.connectors.dead_letter_store.DeadLetterStore`.
 
     :param pipeline: ``dead_letter_queue`` names the topic, and may name its brokers
     :param connection: connection to the cluster; None if ``dead_letter_queue.brokers`` is enough
@@ -70,9 +72,9 @@ class KafkaDeadLetterStore:
         self._producer: Producer | None = None
 
     def check(self) -> None:
-        """Create the topic if it is missing; raise an error if it is unsuitable, or also the source or the target.
+        """Create the topic if it is missing; raise ConfigError if it is unsuitable or serves another purpose too.
 
-        See :meth:`DeadLetterStore.check`.
+        The source or the sink may not use the same topic. See :meth:`DeadLetterStore.check`.
         """
         for part, where in ((self._pipeline.source, "source"), (self._pipeline.sink, "sink")):
             if isinstance(part, KafkaSourceSection | KafkaSinkSection) and part.topic == self._queue.topic:
@@ -88,7 +90,8 @@ class KafkaDeadLetterStore:
         self._topics().ensure_dead_letter_topic(self._queue.topic, None, self._queue.compression)
 
     def outputs(self) -> Sequence[Output]:
-        """Return the dead letter topic, if it exists; see :class:`NamesOutputs`."""
+        """Return the dead letter topic as a list of one place, empty if it does not exist; see :class:`NamesOutputs`.
+        """
         found = self._topics().find(self._queue.topic)
         return [WrittenTarget("dead_letter_queue.topic", found.name, "kafka", found.id)] if found else []
 
@@ -103,7 +106,13 @@ class KafkaDeadLetterStore:
             self._send(task, dead_letters, range(start, min(start + _MAX_UNACKNOWLEDGED, len(dead_letters))))
 
     def _send(self, task: BatchTask, dead_letters: Sequence[DeadLetter], numbers: Iterable[int]) -> None:
-        """Send the dead letters with these numbers, and wait until all in-sync replicas have acknowledged them."""
+        """Send some dead letters of an attempt, and wait until all in-sync replicas have acknowledged them.
+
+        :param task: the batch and its attempt
+        :param dead_letters: all dead letters of the attempt so far
+        :param numbers: indexes of the dead letters to send
+        :raises CkptError: if a dead letter is refused or not acknowledged in time
+        """
         failures: list[KafkaError] = []
 
         def watch(error: KafkaError | None, _: object) -> None:
@@ -121,7 +130,9 @@ class KafkaDeadLetterStore:
             raise self._close_and_describe(failures)
 
     def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
-        """Yield the dead letters of some attempts, reading the topic once; see :meth:`DeadLetterStore.dead_letters`."""
+        """Yield the dead letters of the given attempts, reading the topic once; see
+        :meth:`DeadLetterStore.dead_letters`.
+        """
         wanted = list(sources)
         topics = self._topics()
         topic = topics.find(self._queue.topic)
@@ -164,7 +175,10 @@ class KafkaDeadLetterStore:
     def _close_and_describe(self, failures: Sequence[KafkaError]) -> Exception:
         """Close the producer after a failed send, and return the exception to raise.
 
-        It is the first refusal, or the most specific error of the client if no answer arrived in time.
+        The exception describes the first refusal or, if no answer arrived in time, the most specific error of the
+        client.
+
+        :param failures: errors of the dead letters that the broker did not accept
         """
         from confluent_kafka import KafkaError
 
@@ -178,7 +192,11 @@ class KafkaDeadLetterStore:
 
 
 def _with_brokers(connection: Connection | None, brokers: str | None) -> Connection | None:
-    """Return the connection with the pipeline's brokers, if it names any; a new connection if there is none."""
+    """Return the connection, with ``dead_letter_queue.brokers`` as its bootstrap servers if the pipeline names any.
+
+    :param connection: the Airflow connection; with brokers and without a connection, a new one is returned
+    :param brokers: value of ``dead_letter_queue.brokers``
+    """
     if not brokers:
         return connection
     base = connection or Connection("dead_letter_queue.brokers", "kafka")

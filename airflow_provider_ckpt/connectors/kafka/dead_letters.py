@@ -104,12 +104,12 @@ class IdentifyingHeader:
 
     @classmethod
     def parse(cls, header: bytes | None, context: SinkContext, others: int) -> IdentifyingHeader | None:
-        """Parse an identifying header; return None if it is one of another ledger or pipeline.
+        """Return the content of an identifying header; None if it belongs to another ledger or pipeline.
 
         :param header: value of the header, which any program may have written
         :param context: ids of the ledger and the pipeline
-        :param others: number of headers before it in the message
-        :raises ValueError: if it is malformed
+        :param others: number of headers before this one in the message
+        :raises ValueError: if the header is malformed
         """
         try:
             data = json.loads((header or b"").decode())

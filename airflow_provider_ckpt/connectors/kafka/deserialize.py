@@ -27,13 +27,17 @@ UNREADABLE_HEADERS = "ckpt-unreadable-headers"
 """Name of the single header, without a value, of a message whose own headers cannot be read."""
 
 HEADER_NAME_ERRORS = (SystemError, UnicodeDecodeError)
-"""Exceptions of the Kafka client for a header name that is not UTF-8. Do not call ``headers()`` again after one."""
+"""Exceptions that the Kafka client raises for a header name that is not UTF-8.
+
+After such an exception, ``headers()`` must not be called again on the same message.
+"""
 
 read_headers = methodcaller("headers")
 """Function that returns the headers of a message.
 
-Do not replace it by a direct method call: once the Python interpreter has specialised the call, it returns an invalid
-object for unreadable headers, and the client's error is raised some lines later."""
+It must not be replaced by a direct method call: once the Python interpreter has specialised the call, it returns an
+invalid object for unreadable headers, and the client's error is raised some lines later.
+"""
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +61,7 @@ def to_record_batch(messages: Sequence[Message], offsets: Sequence[int]) -> pa.R
 
 
 def _read_all_headers(messages: Sequence[Message]) -> list[Any]:
-    """Return the headers of each message; :data:`UNREADABLE_HEADERS` alone if they cannot be read."""
+    """Return the headers of each message; for unreadable headers, the header :data:`UNREADABLE_HEADERS` alone."""
     found: list[Any] = []
     for message in messages:
         try:
@@ -76,7 +80,12 @@ def _read_all_headers(messages: Sequence[Message]) -> list[Any]:
 
 
 def _header_array(all_headers: Sequence[Any]) -> pa.Array:
-    """Return the headers of each message; an empty list if it has none, since Spark takes quadratic time for nulls."""
+    """Return the headers of all messages as an Arrow column of lists.
+
+    A message without headers gets an empty list instead of a null, since Spark takes quadratic time for nulls.
+
+    :param all_headers: names and values of the headers of each message; None for a message without headers
+    """
     import pyarrow as pa
 
     header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
@@ -115,7 +124,7 @@ def _timestamp_array(stamps: Sequence[tuple[int, int]]) -> pa.Array:
 
 
 def time_text(time: str) -> str:
-    """Return a message's timestamp as text; one too large for the timestamp column as ``<milliseconds> ms``.
+    """Return a message's timestamp as text; a timestamp that is too large for the column becomes ``<milliseconds> ms``.
 
     :param time: value of the timestamp column as text; a time before 1970 encodes a timestamp that is too large
     """
@@ -124,7 +133,7 @@ def time_text(time: str) -> str:
 
 
 def parse_time_text(text: str) -> str:
-    """Return the value of the timestamp column, as text; the inverse of :func:`time_text`."""
+    """Return the value of the timestamp column, as text, for an output of :func:`time_text`, whose inverse this is."""
     return (
         timestamp_text(-int(text.removesuffix(_MILLISECONDS_SUFFIX)), zoned=True)
         if text.endswith(_MILLISECONDS_SUFFIX)

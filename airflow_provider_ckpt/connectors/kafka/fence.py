@@ -1,4 +1,4 @@
-"""Fence of the Kafka sink: write the new epoch to the receipts topic, then fence all producers of older epochs.
+"""Raise the fence of the Kafka sink: write the new epoch to the receipts topic, then fence producers of older epochs.
 
 A producer is fenced when its transactional id is initialised again. A lane writes the transactional id that it will use
 to the receipts topic, initialises it, and then reads epochs. So if the fence reads the ids in use before a lane writes
@@ -87,7 +87,7 @@ class KafkaFence:
         write_records(self._connection, self._topic, [(key, None) for key in state.obsolete_keys(epoch)])
 
     def write_epoch(self, epoch: int, ends: TargetLogEnds | None) -> None:
-        """Write the Kafka record that stores an epoch and the target topic's offsets; a newer epoch's record stays.
+        """Write the Kafka record that stores an epoch with the target topic's offsets; a newer epoch's record remains.
 
         :param epoch: the epoch
         :param ends: first and last offsets of the target topic; None if there is no target
@@ -96,7 +96,10 @@ class KafkaFence:
         write_records(self._connection, self._topic, [(epoch_key(self._context.ledger, epoch), value)])
 
     def _end_older_producers(self, partitions: Sequence[str]) -> None:
-        """Initialise again the transactional id of each given source partition, which fences its older producers."""
+        """Initialise the transactional id of each given source partition again, which fences its older producers.
+
+        :param partitions: ids of the source partitions
+        """
 
         def end(partition: str) -> None:
             TransactionalProducer(self._connection, transactional_id(self._context, partition), self._topic).close()

@@ -1,11 +1,11 @@
 """Detect that a source partition's log lost records that were planned already, so that their offsets may be reused.
 
-This happens after an unclean leader election, the loss of a broker's disk, or the restore of a cluster from a copy. The
-ledger stores a snapshot of each partition: the end of the planned offsets, the leader epoch at that time, and a
-fingerprint of the last record. Later, the broker is asked where the log of that leader epoch ends (KIP-101), and the
-record at that offset must still be the same. Both checks are necessary: a cluster that was restored together with its
-metadata reuses leader epochs, so only the record reveals the loss; in a compacted topic the record may have been
-removed, so only the leader epoch reveals it.
+Causes are an unclean leader election, the loss of a broker's disk, and the restore of a cluster from a copy. The ledger
+stores a snapshot of each partition: the end of the planned offsets, the leader epoch at that time, and a fingerprint of
+the last record. Later, the broker is asked where the log of that leader epoch ends (KIP-101), and the record at that
+offset must still be the same. Both checks are necessary: a cluster that was restored together with its metadata reuses
+leader epochs, so only the record reveals the loss; in a compacted topic the record may have been removed, so only the
+leader epoch reveals it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class RecordFingerprint:
         return cls(message.offset() or 0, message.timestamp()[1], checksum)
 
     def describe(self) -> str:
-        """Describe the record for an error message, without its content."""
+        """Return a phrase that describes the record by time and checksum, without its content, for an error message."""
         if not 0 <= self.timestamp < 253_402_300_800_000:
             return f"of time {self.timestamp} ms, checksum {self.checksum:08x}"
         at = datetime.fromtimestamp(self.timestamp / 1000, UTC).isoformat(timespec="milliseconds")
@@ -58,7 +58,7 @@ class RecordFingerprint:
 
 @dataclass(frozen=True, slots=True)
 class LogSnapshot:
-    """Snapshot of a partition's log at the time of planning.
+    """Snapshot of the log of one partition of the topic, taken at planning.
 
     :param end: offset after the last planned one
     :param leader_epoch: leader epoch of the partition; None if the broker did not report it
@@ -76,14 +76,14 @@ class LogSnapshot:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> LogSnapshot | None:
-        """Return the snapshot that :meth:`to_json` wrote; None if there is none."""
+        """Return the snapshot in a partition's state, as :meth:`to_json` wrote it; None if the state has none."""
         if "end" not in data:
             return None
         return cls(data["end"], data["leader_epoch"], RecordFingerprint(*data["record"]) if data["record"] else None)
 
 
 class LogContinuity:
-    """Comparison of the logs of a topic's partitions with their snapshots, and creation of new snapshots.
+    """Check of a topic's partitions for lost records: it compares their logs with snapshots, and takes new snapshots.
 
     :param probe: reader of single records of the topic
     :param topic_client: client for the topic's metadata
@@ -101,9 +101,10 @@ class LogContinuity:
     def check_snapshots(self, snapshots: Mapping[int, LogSnapshot], offsets: Mapping[int, LogOffsets]) -> None:
         """Compare the log of each partition with its snapshot: once, and again after each election of a leader.
 
-        :param snapshots: snapshot of each partition
+        :param snapshots: snapshot of each partition, by partition number
         :param offsets: current offsets of each partition
-        :raises SourceError: if a log has lost records, with the partition, the evidence and the command to run
+        :raises SourceError: if a log has lost records; the error names the partition, the evidence and the command to
+            run
         """
         due = {
             number: snapshot for number, snapshot in snapshots.items() if self._due(number, offsets[number], snapshot)
@@ -119,11 +120,11 @@ class LogContinuity:
     def new_snapshots(
         self, ends: Mapping[int, int], offsets: Mapping[int, LogOffsets], known: Mapping[int, LogSnapshot]
     ) -> dict[int, LogSnapshot]:
-        """Return the snapshots of partitions after planning.
+        """Return the snapshots of the partitions after planning, by partition number.
 
         :param ends: offset after the last planned one, of each partition
         :param offsets: offsets of each partition, as read before planning
-        :param known: previous snapshots; one whose partition's planned offsets did not change is returned as it is
+        :param known: previous snapshots; a snapshot remains as it is if the end of the planned offsets has not changed
         """
         moved = {
             number: end
@@ -141,9 +142,13 @@ class LogContinuity:
         return found
 
     def _due(self, number: int, offsets: LogOffsets, snapshot: LogSnapshot) -> bool:
-        """Return whether the log of a source partition has to be compared with its snapshot now.
+        """Return whether the log of a partition has to be compared with its snapshot now.
 
         A log that begins after the snapshot's end cannot be compared; planning reports the expired range instead.
+
+        :param number: number of the partition
+        :param offsets: its current offsets
+        :param snapshot: its snapshot
         """
         known = offsets.leader_epoch is not None and self._checked.get(number) == offsets.leader_epoch
         return offsets.start <= snapshot.end and not known

@@ -1,4 +1,4 @@
-"""Names of topics: the dataset of a source or sink, and the place of dead letters."""
+"""Name a topic for other systems and users: its OpenLineage dataset, and the phrase for the place of dead letters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def dataset(section: ConnectorSection, connection: Connection | None) -> tuple[str, str]:
-    """Return namespace and name of a topic by OpenLineage's rules.
+    """Return the namespace and name of a topic's dataset by OpenLineage's rules.
 
     :param section: section ``source`` or ``sink``
     :param connection: the Airflow connection of the cluster
@@ -24,7 +24,7 @@ def dataset(section: ConnectorSection, connection: Connection | None) -> tuple[s
 
 
 def dead_letter_place(pipeline: Pipeline, _: Callable[[str], Connection]) -> str:
-    """Return a phrase for the place of a pipeline's dead letters; see :class:`SinkType`.
+    """Return a phrase that tells a user where a pipeline's dead letters are stored; see :class:`SinkType`.
 
     :param pipeline: ``dead_letter_queue`` names the topic, and may name its brokers
     """

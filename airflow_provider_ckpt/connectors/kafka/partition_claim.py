@@ -36,7 +36,7 @@ from airflow_provider_ckpt.core.receipt import Receipt
 class PartitionClaim:
     """Exclusive right of a lane to write the receipts of one source partition.
 
-    It ends when another producer initialises the same transactional id. The constructor claims the partition: it
+    The right ends when another producer initialises the same transactional id. The constructor claims the partition: it
     initialises the id and reads the partition's receipts.
 
     :param connection: connection to the sink's cluster
@@ -83,12 +83,14 @@ class PartitionClaim:
         self._state.receipts[receipt.key] = receipt_value(receipt)
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the producer, and with it the connection to the cluster."""
         self.transactions.close()
 
 
 def read_epochs(connection: Connection, topics: SinkTopicsClient, context: SinkContext) -> ReceiptsTopicState:
-    """Read the newest epochs from the receipts topic, without waiting for open transactions in it.
+    """Return the content of the receipts topic without receipts: the epochs, by which a newer run is detected.
+
+    The topic is read to its end without waiting for open transactions.
 
     :param connection: connection to the sink's cluster
     :param topics: client that returns the end offset of the receipts topic

@@ -1,4 +1,4 @@
-"""Producers of the Kafka sink: one with a transactional id, which fences earlier ones, and one for single records."""
+"""Producers of the Kafka sink: a transactional producer, which fences earlier ones, and one for single records."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Producer
 
 DEFAULT_TRANSACTION_MS = 60_000
-"""Default transaction timeout in ms, for which the transaction of a killed lane hides later records from consumers."""
+"""Default transaction timeout in ms: the time for which a killed lane's transaction hides later records from consumers.
+"""
 
 _INIT_SECONDS = 30.0
 _POLL_SECONDS = 0.2
@@ -34,7 +35,7 @@ _DEFAULTS = {
     "queue.buffering.max.messages": 0,
     "transaction.timeout.ms": DEFAULT_TRANSACTION_MS,
 }
-"""Defaults, which the connection's extra overrides."""
+"""Default settings of a producer, which the connection's extra overrides."""
 
 _MAY_BE_FENCED = """
     _FENCED _STATE INVALID_PRODUCER_EPOCH PRODUCER_FENCED INVALID_PRODUCER_ID_MAPPING UNKNOWN_PRODUCER_ID
@@ -43,7 +44,7 @@ _MAY_BE_FENCED = """
 
 
 def transaction_timeout(connection: Connection) -> float:
-    """Return the transaction timeout in seconds."""
+    """Return the transaction timeout of a connection's producers in seconds."""
     return float(connection.extra.get("transaction.timeout.ms", DEFAULT_TRANSACTION_MS)) / 1000
 
 
@@ -55,8 +56,8 @@ def may_be_fenced(error: KafkaError) -> bool:
 class TransactionalProducer:
     """Producer with an initialised transactional id; earlier producers with the same id cannot commit any more.
 
-    The methods raise the exceptions of Kafka's client unless stated otherwise. After an error, do not use the producer
-    again.
+    The methods raise the exceptions of Kafka's client unless stated otherwise. After an error, the producer must not be
+    used again.
 
     :param connection: the Airflow connection of the Kafka cluster
     :param identity: the transactional id
@@ -105,7 +106,7 @@ class TransactionalProducer:
         _retry_step(self.producer.commit_transaction, self._seconds)
 
     def abort(self) -> None:
-        """Try to abort the open transaction, so that consumers need not wait for its timeout; never raise an error."""
+        """Try to abort the open transaction, so that consumers need not wait for its timeout; errors are ignored."""
         from confluent_kafka import KafkaException
 
         try:
@@ -115,7 +116,10 @@ class TransactionalProducer:
             return  # fenced, or the broker does not answer; the next initialisation of the id ends the transaction
 
     def most_specific_error(self, error: KafkaError) -> KafkaError:
-        """Return the most specific error that the client has reported; ``error`` if it has reported none."""
+        """Return the most specific error that the client has reported, or the given error if it has reported none.
+
+        :param error: error of the failed call
+        """
         self._run_callbacks()
         return self._client_errors.most_specific() or error
 
@@ -126,7 +130,7 @@ class TransactionalProducer:
         del self.producer  # close() of the client would wait for the broker again
 
     def _run_callbacks(self) -> None:
-        """Run the client's callbacks, to collect its errors; ignore the exception that a fenced client raises."""
+        """Run the client's callbacks, which collects its errors; the exception of a fenced client is ignored."""
         from confluent_kafka import KafkaException
 
         with suppress(KafkaException):
@@ -134,7 +138,12 @@ class TransactionalProducer:
 
 
 def _retry_step(step: Any, seconds: float) -> None:
-    """Call a step of a transaction, and retry it for ``seconds`` while the client marks its error as retriable."""
+    """Call a step of a transaction, and repeat it while the client marks its error as retriable.
+
+    :param step: the step, which takes its timeout in seconds
+    :param seconds: time after which the step is not repeated any more
+    :raises confluent_kafka.KafkaException: if the step fails and is not repeated
+    """
     from confluent_kafka import KafkaException
 
     deadline = time.monotonic() + seconds

@@ -2,7 +2,8 @@
 
 Only committed records are read. The reader reads the whole range or raises an error; it never continues at another
 offset. After the last record of each range it checks the topic's id again, which costs one round trip per batch:
-Kafka's client continues to read when a topic is deleted and created again, so a batch could contain records of both.
+Kafka's client continues to read when a topic is deleted and created again, so a batch could contain records of both
+topics.
 """
 
 from __future__ import annotations
@@ -44,7 +45,10 @@ _WAIT_SECONDS = 0.05
 """Maximum time in seconds to wait for a full Arrow batch; then the messages that have arrived are returned."""
 
 _ID_REQUESTS = 2
-"""Maximum number of requests for the topic's id: a resumed broker serves records before it knows its controller."""
+"""Maximum number of requests for the topic's id.
+
+A second request is needed after a broker has resumed, since it serves records before it knows its controller.
+"""
 
 _FETCH_SETTINGS = {
     "enable.partition.eof": True,
@@ -54,9 +58,10 @@ _FETCH_SETTINGS = {
 
 
 class KafkaReader:
-    """Reader of one lane; see :class:`~airflow_provider_ckpt.connectors.source_protocol.Reader`.
+    """Reading side of the Kafka source in one lane.
 
-    If a range begins where the last one ended, its consumer keeps its assignment and the messages that it has fetched.
+    See :class:`~airflow_provider_ckpt.connectors.source_protocol.Reader`. If a range begins where the last range ended,
+    the consumer keeps its assignment and the messages that it has fetched.
 
     :param pipeline: ``source.topic`` names the topic
     :param connection: connection to the topic's cluster
@@ -143,9 +148,11 @@ class KafkaReader:
             self._partition_number, self._offset, self._fetched = number, start, []
 
     def _next(self, task: BatchTask) -> pa.RecordBatch | None:
-        """Return the next messages of the range, and set ``_offset`` to the first offset that is not read yet.
+        """Return the next messages of a batch's range; None if the offsets that were passed contain no message.
 
-        Return None if the offsets up to there contain no message.
+        The attribute ``_offset`` is set to the first offset that is not read yet.
+
+        :param task: the batch
         """
         end = task.range.end
         messages, self._fetched = self._fetched or self._consume(min(MAX_ROWS, end - self._offset)), []
@@ -165,7 +172,11 @@ class KafkaReader:
         return to_record_batch(messages[:taken], offsets[:taken]) if taken else None
 
     def _consume(self, most: int) -> list[Message]:
-        """Return at least one message or end-of-log event; raise an error after the timeout."""
+        """Return at least one message or end-of-log event; raise an error if none arrives before the timeout.
+
+        :param most: greatest number of messages to return
+        :raises CkptError: if the broker sends nothing in time, or reports an error
+        """
         assert self._consumer is not None
         wait = answer_timeout(self._connection)
         deadline = time.monotonic() + wait
@@ -181,9 +192,12 @@ class KafkaReader:
                 raise self._timeout_error(wait, reason)
 
     def _end_of_log(self, error: KafkaError | None, offset: int, task: BatchTask) -> int:
-        """Return the current end of the log if the error is an end-of-log event.
+        """Return the current end of the log if the client reports that it was reached; raise any other error.
 
-        :raises CkptError: if it is any other error
+        :param error: the error that a message carries
+        :param offset: offset of that message
+        :param task: the batch that is read
+        :raises CkptError: if the error is not an end-of-log event
         """
         from confluent_kafka import KafkaError
 

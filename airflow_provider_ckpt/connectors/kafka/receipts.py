@@ -1,8 +1,8 @@
 """Records of the receipts topic: the receipts and the other bookkeeping of a Kafka sink.
 
-The other records are the epochs of the fence, the transactional ids in use, replays of dead letters, and lists of
-source files. The topic is compacted and has one partition; a record replaces the earlier ones with the same key. A
-receipt is written in the transaction of its batch, every other record outside any transaction.
+The other bookkeeping consists of the epochs of the fence, the transactional ids in use, replays of dead letters, and
+lists of source files. The topic is compacted and has one partition; a record replaces the earlier ones with the same
+key. A receipt is written in the transaction of its batch, every other record outside any transaction.
 """
 
 from __future__ import annotations
@@ -83,17 +83,33 @@ def refuse_receipts_topics(named: Mapping[str, str], own: str | None, pipeline: 
 
 
 def transactional_id(context: SinkContext, partition: str) -> str:
-    """Return the transactional id for a source partition; initialising it fences earlier producers that use it."""
+    """Return the transactional id with which lanes write the batches of a source partition.
+
+    Initialising it fences the earlier producers that use it.
+
+    :param context: ids of the ledger and the pipeline
+    :param partition: id of the source partition
+    """
     return f"ckpt/{context.ledger}/{context.pipeline}/{partition}"
 
 
 def epoch_key(ledger: str, epoch: int) -> bytes:
-    """Return the key of the Kafka record that stores an epoch. Each epoch has its own; the fence is at the highest."""
+    """Return the key of the Kafka record that stores an epoch.
+
+    Each epoch has its own record; the fence is at the highest epoch.
+
+    :param ledger: id of the ledger
+    :param epoch: the epoch
+    """
     return _encode([RecordKind.EPOCH, ledger, epoch])
 
 
 def id_key(ledger: str, used: UsedId) -> bytes:
-    """Return the key of the Kafka record which states that a transactional id may be in use."""
+    """Return the key of the Kafka record which states that a transactional id may be in use.
+
+    :param ledger: id of the ledger
+    :param used: epoch and source partition of the lane that uses the id
+    """
     return _encode([RecordKind.ID, ledger, *used])
 
 
@@ -112,7 +128,11 @@ def receipt_value(receipt: Receipt, secret: bytes | None = None) -> bytes:
 
 
 def replay_key(ledger: str, partition: str) -> bytes:
-    """Return the key of the Kafka record that stores the replay which a side partition sends."""
+    """Return the key of the Kafka record that stores a replay: the dead letters that a side partition sends again.
+
+    :param ledger: id of the ledger
+    :param partition: id of the side partition
+    """
     return _encode([RecordKind.REPLAY, ledger, partition])
 
 
@@ -148,7 +168,7 @@ def _encode(data: object) -> bytes:
 class ReceiptsTopicState:
     """Content of a receipts topic: the epochs of all ledgers, and all other records of one ledger.
 
-    It is empty at first; :meth:`apply` adds one record after another, in the order of the topic.
+    The state is empty at first; :meth:`apply` adds one record after another, in the order of the topic.
 
     :param ledger: id of the ledger whose records to keep
     :param partition: source partition whose receipts to keep; None for all
@@ -157,7 +177,7 @@ class ReceiptsTopicState:
     :param receipts: value of the record of each receipt, by the batch's key
     :param replays: value of each replay, by side partition
     :param lists: value of each list of source files, by its first ordinal and epoch
-    :param fences: value of each epoch's record
+    :param fences: value of each record of an epoch of the ledger, by epoch
     """
 
     ledger: str
@@ -176,7 +196,8 @@ class ReceiptsTopicState:
 
     @property
     def target(self) -> Mapping[str, Any] | None:
-        """Offsets of the target topic, as stored with the ledger's newest epoch, JSON-ready; None if it has none."""
+        """Offsets of the target topic, JSON-ready, as stored with the ledger's newest epoch; None if none are stored.
+        """
         noted: Mapping[str, Any] | None = json.loads(self.fences.get(self.newest_epoch, b"{}")).get("target")
         return noted
 
@@ -197,7 +218,8 @@ class ReceiptsTopicState:
 
         :param key: key of the record, as the functions of this module make it
         :param value: value of the record; None to delete
-        :raises ValueError: if the key is not JSON; also TypeError or IndexError if it is none of this module's keys
+        :raises ValueError: if the key is not JSON
+        :raises TypeError: if the key is JSON, but not a key of this module; possibly ``IndexError`` instead
         """
         kind, ledger, *rest = json.loads(key or b"")
         if kind == RecordKind.EPOCH:
@@ -218,24 +240,33 @@ class ReceiptsTopicState:
                 self.receipts.setdefault(batch, value)
 
     def receipt(self, key: BatchKey) -> Receipt | None:
-        """Return the receipt of a batch; None if it has none."""
+        """Return the receipt of a batch; None if the batch has none."""
         value = self.receipts.get(key)
         return None if value is None else Receipt.from_json(json.loads(value))
 
     def secret(self, source: AttemptKey) -> bytes | None:
-        """Return the secret that signs an attempt's dead letters; None if the batch's receipt does not have it."""
+        """Return the secret that signs an attempt's dead letters; None if the batch's receipt does not contain it.
+
+        :param source: the batch and attempt
+        """
         value = self.receipts.get(source.key)
         found = {} if value is None else json.loads(value)
         named = (found.get("attempt"), found.get("epoch")) == (source.attempt, source.epoch)
         return bytes.fromhex(found[_SEAL_FIELD]) if named and _SEAL_FIELD in found else None
 
     def replay(self, partition: str) -> Replay | None:
-        """Return the replay that a side partition sends; None if it was not stored."""
+        """Return the stored replay of a side partition: the dead letters that it sends again; None if none is stored.
+
+        :param partition: id of the side partition
+        """
         value = self.replays.get(partition)
         return None if value is None else Replay.from_json(json.loads(value))
 
     def file_lists(self, first: int) -> list[FileList]:
-        """Return the lists of source files that begin at an ordinal or later."""
+        """Return the lists of source files whose first file has the given ordinal or a greater one.
+
+        :param first: the ordinal
+        """
         return [FileList.from_json(json.loads(value)) for (at, _), value in self.lists.items() if at >= first]
 
     def sorted_receipts(self) -> Iterator[Receipt]:
@@ -244,9 +275,11 @@ class ReceiptsTopicState:
             yield Receipt.from_json(json.loads(self.receipts[key]))
 
     def obsolete_keys(self, epoch: int) -> Iterable[bytes]:
-        """Yield the keys of records that a fence at ``epoch`` makes obsolete.
+        """Yield the keys of the records that a fence at an epoch makes obsolete.
 
-        These are the records of older epochs, and of the transactional ids that their lanes used.
+        These are the records of older epochs, and of the transactional ids that lanes of older epochs used.
+
+        :param epoch: epoch of the fence
         """
         yield from (epoch_key(self.ledger, older) for older in self.epochs.get(self.ledger, ()) if older < epoch)
         yield from (id_key(self.ledger, used) for used in self.ids if used.epoch < epoch)

@@ -1,4 +1,4 @@
-"""Read a receipts topic from its beginning to an end offset, and continue from there.
+"""Read a receipts topic from its beginning to an end offset, and later from there to another end.
 
 Receipts must be read with the isolation level ``read_committed``. It hides everything from the first record of the
 oldest open transaction on. Epochs, transactional ids and other records that are written outside any transaction are
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.5
 _IGNORED_ERRORS = "GROUP_AUTHORIZATION_FAILED"
-"""Ignored errors: librdkafka requires a consumer group, but no offset is ever committed to it."""
+"""Error codes that are ignored: librdkafka requires a consumer group, but no offset is ever committed to it."""
 
 
 class ReceiptsReader:
-    """Reader of one receipts topic, which applies its records to a state. It holds a connection until it is closed.
+    """Reader of one receipts topic, which applies the topic's records to a state; it keeps its connection until closed.
 
     :param connection: connection to the topic's cluster
     :param topic: the topic's name
@@ -128,7 +128,11 @@ class ReceiptsReader:
         return f"reading receipts topic {self._topic}"
 
     def _timeout_error(self, end: int | None, *, answered: bool) -> Exception:
-        """Return the error for a timeout: a transaction is still open, or the broker did not answer."""
+        """Return the error for a timeout: a transaction is still open, or the broker did not answer.
+
+        :param end: offset up to which the topic should have been read
+        :param answered: whether the broker has reported the end of the readable records
+        """
         from confluent_kafka import KafkaError
 
         if answered:

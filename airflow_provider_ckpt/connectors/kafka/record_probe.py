@@ -1,4 +1,4 @@
-"""Read single records of a topic's partitions, to compare its log with what was recorded earlier."""
+"""Read single records of a topic's partitions, so that its log can be compared with earlier records of its state."""
 
 from __future__ import annotations
 
@@ -30,15 +30,18 @@ _FETCH_SETTINGS = {
     "queued.min.messages": 1,
 }
 _NEAR, _FAR = 2, 64
-"""Numbers of offsets to search backwards for the last record; usually only a transaction marker follows it."""
+"""Numbers of offsets that a first and a second search look back for the last record before an offset.
+
+Usually only a transaction marker follows that record, so the first search finds it.
+"""
 
 
 class StartOffset(NamedTuple):
     """Offset from which to read a partition.
 
     :param offset: the offset
-    :param leader_epoch: leader epoch under which the log reached the offset; the client checks that the log still does
-        (``OffsetForLeaderEpoch``). None for no check
+    :param leader_epoch: leader epoch under which the log reached the offset; the client checks that the log still
+        reaches it (``OffsetForLeaderEpoch``). None for no check
     """
 
     offset: int
@@ -46,7 +49,7 @@ class StartOffset(NamedTuple):
 
 
 class ProbeResult(NamedTuple):
-    """Result of reading at an offset: a record, the end of the log, or that the log no longer reaches the offset.
+    """Result of reading at an offset: a record, the end of the log, or the message that the log no longer reaches it.
 
     All fields are None if the record does not match its checksum; the reader of the batch reports that.
 
@@ -78,7 +81,7 @@ class RecordProbe:
         self._open_consumer: Consumer | None = None
 
     def first_records(self, starts: Mapping[int, StartOffset]) -> dict[int, ProbeResult]:
-        """Return the first record at an offset or after it in each partition, or why there is none.
+        """Return for each partition the first record at an offset or after it, or the reason why there is none.
 
         :param starts: offset in each partition, by partition number
         :raises KafkaConsumerError: if the broker cannot be reached, or sends nothing in time
@@ -95,7 +98,9 @@ class RecordProbe:
         return found
 
     def last_records(self, ends: Mapping[int, int], starts: Mapping[int, int]) -> dict[int, Message]:
-        """Return the last record before an offset of each partition, if it is at most 64 offsets before it.
+        """Return the last record before an offset of each partition, by partition number.
+
+        A partition is left out if its last record is more than 64 offsets before the given offset.
 
         :param ends: the offset in each partition, by partition number
         :param starts: first offset in the log of each partition
@@ -140,7 +145,13 @@ class RecordProbe:
         take: Callable[[Message, KafkaError | None], None],
         left: Callable[[], Iterable[int]],
     ) -> None:
-        """Read messages from the start offsets on and pass each to ``take``, until no partition is left to read."""
+        """Read messages and pass each to a function, until no partition is left to read.
+
+        :param starts: offset at which to begin in each partition, by partition number
+        :param take: function that receives a message and the error that it carries, if any
+        :param left: function that returns the numbers of the partitions that are still to be read
+        :raises KafkaConsumerError: if the broker cannot be reached, or sends nothing in time
+        """
         from confluent_kafka import TopicPartition
 
         if not starts:
@@ -172,6 +183,8 @@ class RecordProbe:
     def _result_of_error(self, message: Message, error: KafkaError) -> ProbeResult:
         """Return the result for a message that carries an error instead of a record.
 
+        :param message: the message
+        :param error: the error
         :raises KafkaConsumerError: if the partition cannot be read
         """
         from confluent_kafka import KafkaError

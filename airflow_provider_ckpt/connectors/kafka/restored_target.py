@@ -1,9 +1,9 @@
 """Detect that the target topic lost delivered records: its log was truncated, or records were deleted from it.
 
-Each fence writes to the receipts topic which offsets each partition of the target holds, and so does the end of each
-run that delivered something. The next run compares the target with this record. So the loss of rows that were delivered
-before the newest record is detected. The loss of rows that a killed run delivered after its fence is not detected,
-unless their receipts were lost as well: the ledger then misses these.
+Each fence writes to the receipts topic the first and last offset of each partition of the target, and so does the end
+of each run that delivered something. The next run compares the target with these offsets. So the loss of rows that were
+delivered before the newest offsets were written is detected. The loss of rows that a killed run delivered after its
+fence is not detected, unless their receipts were lost as well: the ledger then misses those receipts.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class TargetLogReader:
 
     :param connection: connection to the target's cluster
     :param pipeline: the pipeline's name, for the client id
-    :param may_be_emptied: ``sink.may_be_emptied``: whether records are deleted on purpose, so that this is not a loss
+    :param may_be_emptied: ``sink.may_be_emptied``: whether records are deleted on purpose, so that deletion is no loss
     """
 
     def __init__(self, connection: Connection, pipeline: str, *, may_be_emptied: bool = False) -> None:
@@ -75,7 +75,7 @@ class TargetLogReader:
         self._may_be_emptied = may_be_emptied
 
     def read(self, target: SinkTopic, topics: SinkTopicsClient) -> TargetLogEnds:
-        """Return the offsets that the target's partitions hold now.
+        """Return the first and last offsets that the target's partitions have now.
 
         :param target: the target topic
         :param topics: client that returns the newest timestamps
@@ -92,7 +92,7 @@ class TargetLogReader:
         )
 
     def describe_loss(self, target: SinkTopic, noted: TargetLogEnds) -> str | None:
-        """Describe the records that the topic has lost since its offsets were recorded; None if it has lost none.
+        """Return a sentence about the records that the topic lost since its offsets were recorded; None if none.
 
         :param target: the target topic
         :param noted: offsets of its partitions, as recorded under the newest epoch
@@ -147,8 +147,8 @@ def _deleted(target: SinkTopic, before: LogExtent, now: LogOffsets) -> bool:
     """Return whether records that the topic's retention cannot have removed are missing at the beginning of a log.
 
     :param target: the topic, with its retention settings
-    :param before: offsets that the partition held
-    :param now: offsets that it holds now
+    :param before: offsets of the partition when a run recorded them
+    :param now: offsets of the partition now
     """
     if now.start <= before.start or target.compacted or target.number("retention.bytes") >= 0:
         return False

@@ -1,4 +1,4 @@
-"""Send a batch's messages to a topic; those that the broker may refuse are sent with a delivery callback."""
+"""Send a batch's messages to a topic; messages that the broker may refuse are sent with a delivery callback."""
 
 from __future__ import annotations
 

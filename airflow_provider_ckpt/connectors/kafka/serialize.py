@@ -1,4 +1,4 @@
-"""Convert rows to messages: rows that have the columns of a message as they are, any other row to a JSON object.
+"""Convert rows to Kafka messages: a row with the columns of a message directly, any other row to a JSON object.
 
 Rows have the columns of a message if there is a column ``value``, and no column other than ``key``, ``value``,
 ``headers``, ``timestamp`` and ``partition``, and ``sink.key`` is not set. A null value is a tombstone.
@@ -77,7 +77,7 @@ def _is_allowed(kind: str, allowed: Sequence[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """Messages as Arrow arrays, in the order of sending.
+    """Messages as Arrow arrays, in the order of sending; an array is None if no message has the field.
 
     :param numbers: row numbers, int64
     :param value: values, binary
@@ -180,7 +180,10 @@ def _to_list(column: pa.Array) -> list[Any]:
 
 
 def header_names_and_values(column: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Return names and values of all headers as two flat arrays, which ``column.offsets`` splits by message."""
+    """Return names and values of all messages' headers as two flat arrays, which ``column.offsets`` splits by message.
+
+    :param column: Arrow array with each message's headers
+    """
     import pyarrow as pa
 
     if pa.types.is_map(column.type):
@@ -189,7 +192,7 @@ def header_names_and_values(column: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 
 def _header_lists(column: pa.Array) -> list[list[tuple[str, bytes | str | None]] | None]:
-    """Return each message's headers as a list of pairs, None if it has none."""
+    """Return each message's headers as a list of pairs of name and value; None for a message without headers."""
     names, values = header_names_and_values(column)
     if column.null_count == len(column) or not len(names):
         return [None] * len(column)

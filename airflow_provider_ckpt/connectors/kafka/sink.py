@@ -49,7 +49,9 @@ log = logging.getLogger(__name__)
 
 
 class KafkaSink:
-    """Control side of the Kafka sink; see :class:`~airflow_provider_ckpt.connectors.sink_protocol.Sink`.
+    """Control side of the Kafka sink.
+
+    See :class:`~airflow_provider_ckpt.connectors.sink_protocol.Sink`.
 
     :param pipeline: ``sink.topic`` names the target
     :param connection: the Airflow connection of the Kafka cluster
@@ -76,12 +78,13 @@ class KafkaSink:
         return f"kafka://{bootstrap_servers(self._connection)}/{self._name}"
 
     def check(self) -> None:
-        """Raise an error if the target is missing, or one topic is named twice. See :meth:`Sink.check`."""
+        """Raise ConfigError if the target is missing, or one topic is named for two purposes; see :meth:`Sink.check`.
+        """
         self._refuse_shared_topics()
         self._target_topic()
 
     def create_bookkeeping(self) -> None:
-        """Create the topics for receipts and dead letters. See :meth:`Sink.create_bookkeeping`."""
+        """Create the topics for receipts and dead letters if they are missing; see :meth:`Sink.create_bookkeeping`."""
         target = self._target_topic()
         self._warn_of_weaknesses(target, self._topics_client().ensure_receipts_topic(self._receipts, target))
         queue = self._pipeline.dead_letter_queue
@@ -89,7 +92,7 @@ class KafkaSink:
             self._topics_client().ensure_dead_letter_topic(queue.topic, target, queue.compression)
 
     def outputs(self) -> Sequence[Output]:
-        """Return the target, the receipts topic and the dead letter topic; see :class:`NamesOutputs`."""
+        """Return the target, the receipts topic and the dead letter topic, if they exist; see :class:`NamesOutputs`."""
         named = {"sink.topic": self._name, "the receipts topic": self._receipts}
         if self._pipeline.dead_letter_queue.in_sink:
             named["dead_letter_queue.topic"] = self._pipeline.dead_letter_queue.topic
@@ -97,13 +100,14 @@ class KafkaSink:
         return [WrittenTarget(key, topic.name, "kafka", topic.id) for key, topic in found.items() if topic is not None]
 
     def check_columns(self, columns: Sequence[tuple[str, str]]) -> None:
-        """Raise an error if rows cannot be converted to messages; see :meth:`Sink.check_columns`."""
+        """Raise ConfigError if rows of these columns cannot be converted to messages; see :meth:`Sink.check_columns`.
+        """
         refuse_unfit_columns(columns, KafkaSinkSection.of(self._pipeline).key, self._pipeline.name)
 
     def claims(self) -> Claims:
-        """Return the fence and the ledgers in the receipts topic, the target's topic id, and evidence of lost records.
+        """Return the fence's epoch, the ledgers in the receipts topic, the target's topic id and signs of lost records.
 
-        See :meth:`Sink.claims`.
+        The epoch is the newest of all ledgers. See :meth:`Sink.claims`.
         """
         target = self._topics_client().find(self._name)
         identity = None if target is None else target.id
@@ -121,7 +125,7 @@ class KafkaSink:
         return Claims(state.highest_epoch, state.ledgers, identity, lost)
 
     def store_target_snapshot(self, epoch: int) -> None:
-        """Store the target topic's offsets with the epoch, as a snapshot; see :class:`SinkWithTargetSnapshot`.
+        """Store the target topic's first and last offsets with the epoch; see :class:`SinkWithTargetSnapshot`.
 
         If the target has lost records, nothing is written, so that the next run detects the loss.
         """
@@ -162,7 +166,8 @@ class KafkaSink:
                 yield receipt
 
     def batches_without_receipt(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
-        """Return the given batches that have no receipt in the receipts topic."""
+        """Return the given batches without a receipt in the receipts topic; see :meth:`Sink.batches_without_receipt`.
+        """
         if not keys or not self._receipts_topic():
             return list(keys)
         with closing(self._receipts_reader(committed=True)) as reader:
@@ -170,7 +175,7 @@ class KafkaSink:
             return [key for key in keys if reader.state.receipts.get(key) is None]
 
     def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
-        """Yield the dead letters of some attempts, reading the topic once; see :meth:`Sink.dead_letters`."""
+        """Yield the dead letters of the given attempts; the topic is read once; see :meth:`Sink.dead_letters`."""
         wanted = list(sources)
         queue = self._pipeline.dead_letter_queue
         topic = self._topics_client().find(queue.topic)
@@ -184,7 +189,7 @@ class KafkaSink:
             yield from found.get(source, ())
 
     def _secrets(self, sources: Sequence[AttemptKey]) -> Mapping[AttemptKey, bytes | None]:
-        """Return the secret that signs each attempt's dead letters, from its receipt; None if it has none."""
+        """Return the secret that signs each attempt's dead letters, from its receipt; None if there is no secret."""
         if not self._receipts_topic():
             return dict.fromkeys(sources)
         with closing(self._receipts_reader(committed=True)) as reader:
@@ -192,13 +197,13 @@ class KafkaSink:
             return {source: reader.state.secret(source) for source in sources}
 
     def store_replay(self, partition: str, replay: Replay) -> None:
-        """Store in the receipts topic which dead letters a side partition sends; see :meth:`Sink.store_replay`."""
+        """Store the list of dead letters that a side partition sends again; see :meth:`Sink.store_replay`."""
         write_records(
             self._connection, self._receipts, [(replay_key(self._context.ledger, partition), replay_value(replay))]
         )
 
     def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
-        """Return the replays in the receipts topic for some side partitions; see :meth:`Sink.replays`."""
+        """Return the replays that the receipts topic has for the given side partitions; see :meth:`Sink.replays`."""
         if not self._receipts_topic():
             return {}
         with closing(self._receipts_reader(committed=False)) as reader:
@@ -221,12 +226,12 @@ class KafkaSink:
             return reader.state.file_lists(first)
 
     def target_rows(self, *, exact: bool = False) -> int | None:
-        """Return the number of the target's committed messages.
+        """Return the number of committed messages in the target topic; None if it is not known.
 
-        Offsets also count aborted messages and transaction markers, so all messages are read.
+        Offsets also count aborted messages and transaction markers, so all messages must be read. The number is not
+        known if retention or compaction may have removed messages.
 
-        :param exact: whether to read them; otherwise the result is None, as it is if retention or compaction may have
-            removed messages
+        :param exact: whether to read all messages; if False, the result is None
         """
         topic = self._topics_client().find(self._name) if exact else None
         if topic is None or topic.compacted:
@@ -255,9 +260,9 @@ class KafkaSink:
         return self._topics
 
     def _target_topic(self) -> SinkTopic:
-        """Return the target topic.
+        """Return the description of the target topic.
 
-        :raises ConfigError: if it does not exist
+        :raises ConfigError: if the topic does not exist
         """
         target = self._topics_client().find(self._name)
         if target is None:
@@ -276,7 +281,10 @@ class KafkaSink:
                 )
 
     def _refuse_shared_topics(self) -> None:
-        """Raise an error if one topic is named for two purposes, such as source and sink."""
+        """Raise an error if one topic is named for two purposes, such as source and sink.
+
+        :raises ConfigError: naming the purposes and the topic
+        """
         source, dead_letters = self._pipeline.source, self._pipeline.dead_letter_queue
         named = {"sink.topic": self._name, "the receipts topic": self._receipts}
         if dead_letters.in_sink:

@@ -38,7 +38,7 @@ _CREATION_SECONDS = 15.0
 
 @dataclass(frozen=True, slots=True)
 class SinkTopic:
-    """Existing topic of a sink.
+    """Description of an existing topic of a sink.
 
     :param name: the topic's name
     :param partitions: number of partitions
@@ -55,7 +55,7 @@ class SinkTopic:
 
     @property
     def compacted(self) -> bool:
-        """Return whether compaction may remove records; such a topic accepts no record without a key."""
+        """True if compaction may remove records; such a topic accepts no record without a key."""
         return "compact" in self.settings["cleanup.policy"]
 
     @property
@@ -64,12 +64,15 @@ class SinkTopic:
         return int(self.settings["max.message.bytes"])
 
     def number(self, setting: str) -> int:
-        """Return a setting as a number."""
+        """Return a numeric setting of the topic.
+
+        :param setting: the setting's name, such as ``retention.ms``
+        """
         return int(self.settings[setting])
 
     @property
     def weaknesses(self) -> list[str]:
-        """Clause for each setting with which the topic may lose acknowledged records although some brokers survive."""
+        """A clause for each setting that lets the topic lose acknowledged records although some brokers survive."""
         found = []
         if self.settings.get("unclean.leader.election.enable") == "true":
             found.append("unclean.leader.election.enable is true, so that an out-of-sync replica may become leader")
@@ -99,8 +102,11 @@ class SinkTopicsClient:
         self._timeout = answer_timeout(connection)
 
     def find(self, name: str) -> SinkTopic | None:
-        """Return a topic, None if it does not exist; this request never makes the broker create it.
+        """Return the description of a topic; None if it does not exist.
 
+        The request never makes the broker create the topic.
+
+        :param name: the topic's name
         :raises KafkaProducerError: if the broker cannot be reached, or the user may not describe the topic
         """
         from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -124,7 +130,11 @@ class SinkTopicsClient:
         return self._request(f"describing topic {name}", request)
 
     def end(self, name: str) -> int:
-        """Return the offset after the last record of a topic's only partition, including open transactions."""
+        """Return the offset after the last record of a topic's only partition, including open transactions.
+
+        :param name: the topic's name
+        :raises KafkaProducerError: if the broker cannot be queried
+        """
         return self.ends(name, 1)[0]
 
     def ends(self, name: str, partitions: int, *, first: bool = False) -> Mapping[int, int]:
@@ -168,7 +178,12 @@ class SinkTopicsClient:
         return self._request(f"reading the newest timestamps of topic {name}", request)
 
     def _request(self, operation: str, step: Callable[[], _T]) -> _T:
-        """Run a request; retry it until the timeout while a partition has no leader, and convert errors."""
+        """Send a request; repeat it until the timeout while a partition has no leader, and convert errors.
+
+        :param operation: the operation, for error messages
+        :param step: function that sends the request and returns its result
+        :raises KafkaProducerError: if the request fails
+        """
         from confluent_kafka import KafkaException
 
         deadline = time.monotonic() + self._timeout
@@ -189,7 +204,8 @@ class SinkTopicsClient:
 
         :param name: the topic's name
         :param target: the target topic
-        :raises ConfigError: if it has several partitions, its settings could lose receipts, or it cannot be created
+        :raises ConfigError: if the receipts topic has several partitions or settings that could lose receipts, or
+            cannot be created
         """
         topic = self._create(name, target, NEW_TOPIC_SETTINGS)
         wrong = [
@@ -219,7 +235,7 @@ class SinkTopicsClient:
         :param name: the topic's name
         :param target: the target topic, whose replication settings a new topic gets; None for the broker's defaults
         :param compression: compression type of a new topic; ``none`` leaves the choice to producers
-        :raises ConfigError: if it is compacted, so that it could lose dead letters, or cannot be created
+        :raises ConfigError: if the topic is compacted, so that it could lose dead letters, or cannot be created
         """
         stored = {} if compression == "none" else {"compression.type": compression}
         topic = self._create(name, target, {**DEAD_LETTER_TOPIC_SETTINGS, **stored})
@@ -232,7 +248,15 @@ class SinkTopicsClient:
         return topic
 
     def _create(self, name: str, target: SinkTopic | None, settings: Mapping[str, str]) -> SinkTopic:
-        """Return a topic; create it with one partition if it does not exist. Several processes may do so at once."""
+        """Return a topic, after creating it with one partition if it does not exist.
+
+        Several processes may call this at once.
+
+        :param name: the topic's name
+        :param target: the target topic, whose replication settings a new topic gets; None for the broker's defaults
+        :param settings: configuration of a new topic
+        :raises ConfigError: if the topic cannot be created
+        """
         from confluent_kafka import KafkaError, KafkaException
         from confluent_kafka.cimpl import NewTopic
 

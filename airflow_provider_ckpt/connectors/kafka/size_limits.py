@@ -1,4 +1,4 @@
-"""Decide which records the target topic refuses: by size, timestamp, partition, missing key or header name.
+"""Find the records of a batch that the target topic refuses: by size, timestamp, partition, missing key or header name.
 
 A broker refuses a whole producer batch for one record. So records that it always refuses become dead letters without
 being sent. Records that it may refuse are sent with a delivery callback: only the broker knows a record's compressed
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _RECORD_OVERHEAD = 120
-"""Upper estimate of the size in bytes of a producer batch of one record, without key, value and headers."""
+"""Upper estimate, in bytes, of the part of a producer batch of one record that is not its key, value or headers."""
 
 _CLOCK_DIFFERENCE = 60_000
 """Assumed maximum difference between the broker's clock and the local one, in milliseconds."""
@@ -92,7 +92,7 @@ def _without_key(messages: Messages) -> pa.Array:
 
 
 def _with_nameless_header(headers: pa.Array) -> pa.Array | None:
-    """Return a mask of records that have a header without a name; None if there is none."""
+    """Return a mask of the records that have a header without a name; None if no record has one."""
     import pyarrow.compute as pc
 
     names, _ = header_names_and_values(headers)

@@ -46,7 +46,9 @@ log = logging.getLogger(__name__)
 
 
 class KafkaSource:
-    """Planning side of the Kafka source; see :class:`~airflow_provider_ckpt.connectors.source_protocol.Source`.
+    """Planning side of the Kafka source.
+
+    See :class:`~airflow_provider_ckpt.connectors.source_protocol.Source`.
 
     :param pipeline: ``source.topic`` names the topic
     :param connection: the Airflow connection of the Kafka cluster
@@ -66,7 +68,8 @@ class KafkaSource:
         self._warned_at: dict[int, int] = {}
 
     def check(self) -> None:
-        """Raise an error if the topic cannot be reached, does not exist or may not be read."""
+        """Raise an error if the topic cannot be reached, does not exist or may not be read; see :meth:`Source.check`.
+        """
         if not self._topic().readable:
             raise ConfigError(
                 f"the user of connection {self._connection.id!r} may not read topic {self._name}.",
@@ -75,13 +78,17 @@ class KafkaSource:
             )
 
     def reads(self, output: Output) -> bool:
-        """Return whether an output is this topic, compared by topic id; see :class:`ReadsOutputs`."""
+        """Return whether a place that the sink writes to is the source's topic, by topic id; see :class:`ReadsOutputs`.
+
+        :param output: the place
+        """
         if not isinstance(output, WrittenTarget) or output.system != "kafka":
             return False
         return output.identity == self._topic().id
 
     def partitions(self) -> Sequence[SourcePartition]:
-        """Return the topic's partitions; their identities contain the topic id, which changes if it is recreated."""
+        """Return the topic's partitions; their identities contain the topic id, by which a recreated topic is detected.
+        """
         topic = self._topic()
         self._id = topic.id
         return [SourcePartition(topic.partition_id(number), f"{topic.id}/{number}") for number in topic.partitions]
@@ -89,8 +96,10 @@ class KafkaSource:
     def start(self, partition: str, start_from: str | int) -> Start:
         """Return the offset at which a partition is first read; see :meth:`Source.start`.
 
-        It is the given offset, the first offset in the log for ``earliest``, or the last stable offset for ``latest``.
+        For ``earliest`` it is the first offset in the log, and for ``latest`` the last stable offset.
 
+        :param partition: id of the partition
+        :param start_from: ``earliest``, ``latest`` or the offset itself
         :raises ConfigError: if the offset is negative
         """
         if isinstance(start_from, int):
@@ -154,7 +163,7 @@ class KafkaSource:
         return None
 
     def positions(self, partition: str, span: Range) -> Sequence[int]:  # noqa: ARG002
-        """Return no positions: they are not needed, see :meth:`digests`."""
+        """Return no positions, since :meth:`digests` returns no digests to compare them with."""
         return ()
 
     def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:  # noqa: ARG002
@@ -199,7 +208,11 @@ class KafkaSource:
     def _snapshots(
         self, offsets: Mapping[int, LogOffsets], states: Mapping[str, Mapping[str, Any]]
     ) -> dict[int, LogSnapshot]:
-        """Return the log snapshots that the ledger has, by partition number."""
+        """Return the log snapshots that the last planning stored in the ledger, by partition number.
+
+        :param offsets: current offsets of the partitions
+        :param states: states that the last planning stored, by partition id
+        """
         found = {number: LogSnapshot.from_json(states.get(f"{self._name}-{number}", {})) for number in offsets}
         return {number: snapshot for number, snapshot in found.items() if snapshot is not None}
 
@@ -210,7 +223,13 @@ class KafkaSource:
         snapshots: Mapping[int, LogSnapshot],
         batches: Sequence[PlannedBatch],
     ) -> dict[str, dict[str, Any]]:
-        """Return the state of each partition that the ledger stores: the end of its log and the log's snapshot."""
+        """Return the state of each partition that the ledger is to store: the end of its log and a snapshot of the log.
+
+        :param request: the request that the plan answers
+        :param offsets: current offsets of the partitions
+        :param snapshots: snapshots that the last planning stored, by partition number
+        :param batches: the planned batches
+        """
         ends = {self._number(todo.partition): todo.start for todo in request.ranges if todo.needs_bound}
         for batch in batches:
             number = self._number(batch.partition)
@@ -227,7 +246,12 @@ class KafkaSource:
         }
 
     def _warn_of_open_transactions(self, offsets: Mapping[int, LogOffsets]) -> None:
-        """Warn about messages after an open transaction, which cannot be read yet; once per partition and offset."""
+        """Log a warning about messages after an open transaction, which cannot be read yet.
+
+        The warning appears once for each partition and last stable offset.
+
+        :param offsets: current offsets of the partitions
+        """
         waiting = {
             number: bounds
             for number, bounds in offsets.items()
@@ -293,7 +317,12 @@ class KafkaSource:
             start = span.end
 
     def _choose_batch_records(self, number: int, start: int, end: int) -> int:
-        """Return the number of messages in a batch, from samples of the first partition that needs it."""
+        """Return the number of messages in a batch, computed once from samples of the first partition that needs it.
+
+        :param number: number of the partition
+        :param start: first offset to plan
+        :param end: offset after the last one to plan
+        """
         if end - start <= ONE_BATCH_RECORDS:
             return ONE_BATCH_RECORDS
         self._size = self._size or choose_batch_records(

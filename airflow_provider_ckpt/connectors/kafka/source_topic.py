@@ -28,7 +28,7 @@ _RETRY_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """Current state of a topic.
+    """Description of a topic at one time.
 
     :param name: the topic's name
     :param id: topic id; a topic that is deleted and created again has another one
@@ -42,7 +42,10 @@ class Topic:
     readable: bool = True
 
     def partition_id(self, number: int) -> str:
-        """Return the id of a partition, in the form of Kafka's own tools, such as ``orders-0``."""
+        """Return the id of a partition, written as in Kafka's own tools, such as ``orders-0``.
+
+        :param number: number of the partition
+        """
         return f"{self.name}-{number}"
 
 
@@ -81,7 +84,7 @@ class TopicClient:
 
     @property
     def admin(self) -> AdminClient:
-        """Admin client, created at the first use.
+        """Admin client of the Kafka library, created at the first use.
 
         :raises ConfigError: if the client does not accept the connection's settings
         """
@@ -93,9 +96,9 @@ class TopicClient:
         return self._admin
 
     def describe(self) -> Topic:
-        """Return the current state of the topic.
+        """Return the present description of the topic.
 
-        :raises ConfigError: if it does not exist
+        :raises ConfigError: if the topic does not exist
         :raises CkptError: if the cluster cannot be queried
         """
         from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -122,8 +125,9 @@ class TopicClient:
         )
 
     def bounds(self, numbers: Iterable[int]) -> Mapping[int, LogOffsets]:
-        """Return the offsets in the logs of some partitions, by partition number.
+        """Return the first and last offsets in the logs of the given partitions, by partition number.
 
+        :param numbers: numbers of the partitions
         :raises CkptError: if the cluster cannot be queried, or a partition does not exist any more
         """
         from confluent_kafka import IsolationLevel, TopicPartition
@@ -181,7 +185,7 @@ class TopicClient:
         self._client_errors.clear()
 
     def require_same(self, known: str | None, batch: str | None = None, requests: int = 1) -> Topic:
-        """Return the topic if its id has not changed.
+        """Return the topic, after checking that its id is the expected one.
 
         :param known: the expected id; None to accept any
         :param batch: the batch's key, for the error message
@@ -205,10 +209,11 @@ class TopicClient:
         return topic
 
     def _request(self, operation: str, request: Callable[[float], T]) -> T:
-        """Run a request; retry it until the timeout while a partition has no leader, and convert errors.
+        """Send a request; repeat it until the timeout while a partition has no leader, and convert errors.
 
         :param operation: the operation, for error messages
-        :param request: sends the request, given its timeout in seconds
+        :param request: function that sends the request, given its timeout in seconds
+        :raises CkptError: if the request fails
         """
         from confluent_kafka import KafkaException
 

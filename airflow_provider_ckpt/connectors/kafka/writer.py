@@ -49,7 +49,9 @@ if TYPE_CHECKING:
 
 
 class KafkaWriter:
-    """Writing side of the Kafka sink; see :class:`~airflow_provider_ckpt.connectors.sink_protocol.Writer`.
+    """Writing side of the Kafka sink in one lane.
+
+    See :class:`~airflow_provider_ckpt.connectors.sink_protocol.Writer`.
 
     :param pipeline: ``sink.topic`` names the target
     :param connection: the Airflow connection of the Kafka cluster
@@ -68,7 +70,8 @@ class KafkaWriter:
 
     @naming_batch
     def deliver(self, task: BatchTask, content: BatchContent) -> Outcome | Refused:
-        """Write the batch and its receipt, unless it has a receipt already; see :meth:`Writer.deliver`."""
+        """Write a batch's rows, dead letters and receipt, unless it has a receipt already; see :meth:`Writer.deliver`.
+        """
         from confluent_kafka import KafkaException
 
         queue = self._pipeline.dead_letter_queue
@@ -120,7 +123,10 @@ class KafkaWriter:
         return self._target
 
     def _existing_outcome(self, task: BatchTask) -> Outcome | None:
-        """Return the outcome of a batch that has a receipt already; None if it has none."""
+        """Return the outcome of a batch that has a receipt already; None if the batch has no receipt.
+
+        :param task: the batch
+        """
         receipt = self._claim_partition(task.key.partition).receipt(task.key)
         if receipt is None:
             return None
@@ -129,8 +135,11 @@ class KafkaWriter:
         )
 
     def _write(self, task: BatchTask, content: BatchContent) -> Outcome | Refused:
-        """Write the batch in one transaction; if rows are refused, nothing of it is committed.
+        """Write a batch in one transaction, unless it has a receipt; if rows are refused, nothing of it is committed.
 
+        :param task: the batch and its attempt
+        :param content: the batch's rows and dead letters
+        :return: the outcome, or the errors of the refused rows
         :raises DeadLettersRefusedError: if the broker refuses a dead letter
         """
         found = self._existing_outcome(task)
@@ -180,15 +189,20 @@ class KafkaWriter:
         return Outcome(task.key, task.attempt, AttemptOutcome(verdict.value), receipt=receipt, dead_letters=dict(types))
 
     def _abort_and_release(self, hold: PartitionClaim) -> None:
-        """Abort the transaction and release the claim, which closes the producer.
+        """Abort the transaction and release the claim of the partition, which closes the producer.
 
         The producer has assigned sequence numbers to messages that were never sent, so its next transaction would fail.
+
+        :param hold: the claim of the partition
         """
         hold.transactions.abort()
         self._release_claim()
 
     def _send_rows(self, messages: Messages) -> dict[int, ErrorInfo]:
-        """Send the rows; return the errors of messages that the broker refused, by row number."""
+        """Send the rows as messages, and return the errors of those that the broker refused, by row number.
+
+        :param messages: the messages
+        """
         if not len(messages):
             return {}
         assert self._claim is not None
@@ -233,6 +247,8 @@ class KafkaWriter:
     def _convert_error(self, error: KafkaException, operation: str) -> ErrorInfo:
         """Convert an error and release the claim; if the producer may have been fenced, check for a newer epoch.
 
+        :param error: the client's exception
+        :param operation: the operation that failed, for the message
         :raises FencedError: if the receipts topic contains a newer epoch
         """
         kafka_error: KafkaError = error.args[0]

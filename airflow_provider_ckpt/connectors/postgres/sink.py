@@ -122,10 +122,9 @@ class PostgresSink(SinkSession):
             )
 
     def claims(self) -> Claims:
-        """Return the newest epoch and the ledgers of the pipeline's fences, the target's identity and signs of lost
-        rows.
+        """Return epoch and ledgers of the pipeline's fences, the target's identity and evidence of lost rows.
 
-        See :meth:`Sink.claims`.
+        The epoch is the newest of all ledgers. See :meth:`Sink.claims`.
         """
         with self._session("reading the fence") as fetch:
             table = self._find_target(fetch)
