@@ -137,8 +137,7 @@ class SinkWithDeadLetterStore:
         self._sink.check()
 
     def create_bookkeeping(self) -> None:
-        """Create the missing bookkeeping of the sink, then the dead letter store; see :meth:`Sink.create_bookkeeping`.
-        """
+        """Create the sink's missing bookkeeping, then the dead letter store; see :meth:`Sink.create_bookkeeping`."""
         self._sink.create_bookkeeping()
         self._store.check()
 

@@ -42,8 +42,7 @@ class FileList:
 
     @property
     def name(self) -> str:
-        """Name of the list, such as ``files:120:7`` (first ordinal and epoch), which no other list of the pipeline has.
-        """
+        """Name of the list, such as ``files:120:7`` (first ordinal and epoch), unique in a pipeline."""
         return f"files:{self.first}:{self.epoch}"
 
     def to_json(self) -> dict[str, Any]:

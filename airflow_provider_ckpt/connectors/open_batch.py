@@ -1,5 +1,4 @@
-"""A batch with refused rows whose transaction stays open until the writer is called again with the accepted rows alone.
-"""
+"""A batch with refused rows, whose transaction stays open until the writer is called again with the accepted rows."""
 
 from __future__ import annotations
 

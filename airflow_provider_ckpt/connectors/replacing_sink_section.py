@@ -42,8 +42,7 @@ class ReplacingSinkSection(SinkSection):
 
     @property
     def replaces(self) -> ReplaceLimits | None:
-        """The limits of a refresh with ``mode: replace``, None with any other mode; see :attr:`SinkSection.replaces`.
-        """
+        """The limits of a refresh with ``mode: replace``, None with another mode; see :attr:`SinkSection.replaces`."""
         limits = ReplaceLimits(self.replace.allow_empty, self.replace.max_shrink)
         return limits if self.mode == "replace" else None
 

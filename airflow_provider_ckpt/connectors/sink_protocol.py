@@ -74,8 +74,7 @@ class Sink(Protocol):
 
     @property
     def location(self) -> str:
-        """Address of the target, without secrets and the same in every run: ``postgres://host:5432/db/public.orders``.
-        """
+        """Address of the target, without secrets and the same in every run: ``postgres://host:5432/db/public.a``."""
 
     def check(self) -> None:
         """Raise an error if the sink cannot be reached, or the target is missing or not writable; change nothing."""

@@ -1,5 +1,4 @@
-"""Model of the keys that section ``sink`` has for every sink that writes to a table of a database: table, mode and key.
-"""
+"""Model of the keys that section ``sink`` has for every sink that writes to a database table: table, mode and key."""
 
 from __future__ import annotations
 
@@ -59,6 +58,8 @@ class TableSinkSection(SinkSection):
     @property
     def may_store_other_rows(self) -> bool:
         """True if the target may take more or fewer rows than are sent; see :attr:`SinkSection.may_store_other_rows`.
+
+        They may differ with ``rows_may_differ: true``.
         """
         return self.rows_may_differ
 

@@ -1,5 +1,4 @@
-"""Decode Spark's variant values from Arrow with PySpark's decoder; in Arrow a variant is a struct of two binary values.
-"""
+"""Decode Spark's variant values from Arrow with PySpark's decoder; in Arrow a variant is a struct of two binaries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Connector of files: JSON lines, CSV and Parquet in directories of a file system, or in object stores."""
+"""Declare the files connector: the keys of its ``source`` and ``sink`` sections, and the classes that implement it.
+
+Files are JSON lines, CSV or Parquet, in directories of a file system or in object stores.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,15 @@ _HERE = "airflow_provider_ckpt.connectors.files"
 
 
 class FilesSourceSection(SourceSection):
-    """Files of a directory, or objects below a prefix, that grow in number.
+    """Section ``source`` of a pipeline that reads the files of a directory, or the objects below a prefix.
+
+    New files are read as they appear.
 
     :param path: a directory, a prefix in an object store, or a glob pattern
     :param format: ``jsonl``, ``csv`` or ``parquet``; for text files it must agree with ``transform.decode``
     :param follow_links: whether symbolic links among the files are followed
     :param header: whether each file's first line names its columns (csv)
-    :param names_grow: whether new objects always have greater keys than older ones, so that only those are listed
+    :param names_grow: whether new objects always have greater keys than older ones, so that only new objects are listed
     """
 
     place_key: ClassVar[str] = "path"
@@ -42,16 +47,20 @@ class FilesSourceSection(SourceSection):
 
     @property
     def has_columns(self) -> bool:
-        """True for Parquet files; see :attr:`SourceSection.has_columns`."""
+        """True for Parquet files, whose records have typed columns; see :attr:`SourceSection.has_columns`."""
         return self.is_parquet
 
     @property
     def may_lack_columns(self) -> bool:
-        """True for Parquet files; see :attr:`SourceSection.may_lack_columns`."""
+        """True for Parquet files, of which some may lack columns; see :attr:`SourceSection.may_lack_columns`."""
         return self.is_parquet
 
     def check(self, pipeline: Pipeline) -> None:
-        """Refuse a format that does not fit ``transform.decode`` and ``error_handling``; see :class:`SourceSection`."""
+        """Refuse a section that contradicts ``transform.decode`` or ``error_handling``; see :class:`SourceSection`.
+
+        :param pipeline: the pipeline
+        :raises ValueError: naming the contradicting keys, or a key that does not apply to the path
+        """
         in_store = is_object_url(self.path)
         if in_store and set("?%#") & set(self.path):
             raise ValueError("the URL of an object store must not contain ?, % or #; in a pattern write * instead of ?")
@@ -69,9 +78,9 @@ class FilesSourceSection(SourceSection):
 
 
 class FilesSinkSection(SinkSection):
-    """Directory that receives a file for each batch.
+    """Section ``sink`` of a pipeline that writes a file for each batch to a directory or a prefix of an object store.
 
-    :param path: the directory
+    :param path: the directory or the URL of the prefix
     :param format: format of the files: ``jsonl``, ``csv`` or ``parquet``
     :param files_may_go: whether readers remove files from the directory, so that a missing file is no loss
     """

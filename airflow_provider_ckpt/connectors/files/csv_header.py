@@ -16,7 +16,7 @@ _NAME = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s:`]+))")
 
 
 def has_header(pipeline: Pipeline) -> bool:
-    """Return whether the first record of each file is a header that names the columns."""
+    """Return whether the first record of each source file is a header that names the columns."""
     return pipeline.transform.decode == "csv" and FilesSourceSection.of(pipeline).header
 
 

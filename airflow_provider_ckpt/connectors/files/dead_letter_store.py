@@ -1,4 +1,4 @@
-"""Dead letter store in a directory of JSON lines files, for any sink; several pipelines may share the directory."""
+"""Store dead letters as JSON lines in files of a configured directory, for any sink; pipelines may share it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class _DeadLetterFilesInDirectory(DeadLetterFiles):
-    """Dead letter files inside the configured directory, not beside it."""
+    """Dead letter files inside the configured directory, whereas those of a files sink lie beside its target."""
 
     @property
     def directory(self) -> Location:
@@ -30,10 +30,12 @@ class _DeadLetterFilesInDirectory(DeadLetterFiles):
 
 
 class FilesDeadLetterStore:
-    """Dead letter store in a directory; see :class:`~.dead_letter_store.DeadLetterStore`.
+    """Dead letter store in a directory or below a prefix of an object store.
+
+    See :class:`~.dead_letter_store.DeadLetterStore`.
 
     :param pipeline: ``dead_letter_queue.path`` names the directory
-    :param connection: the connection of the object store, or one whose path is prefixed to a relative path
+    :param connection: the connection of the object store, or a connection whose path is prefixed to a relative path
     :param context: ids of the ledger and the pipeline, and the epoch of the run
     """
 
@@ -47,11 +49,11 @@ class FilesDeadLetterStore:
         self._path.check_writable("dead_letter_queue.path")
 
     def outputs(self) -> Sequence[Output]:
-        """Return the files of the pipeline's dead letters; see :class:`NamesOutputs`."""
+        """Return the pipeline's dead letter files as a list of one place; see :class:`NamesOutputs`."""
         return [self._files.output("dead_letter_queue.path")]
 
     def store(self, task: BatchTask, dead_letters: Sequence[DeadLetter], first: int) -> None:  # noqa: ARG002  # all are written again
-        """Write all dead letters of an attempt, replacing the attempt's file; see :meth:`DeadLetterStore.store`.
+        """Write all dead letters of an attempt, which replaces the attempt's file; see :meth:`DeadLetterStore.store`.
 
         :param task: the batch and its attempt
         :param dead_letters: all dead letters of the attempt so far
@@ -60,7 +62,7 @@ class FilesDeadLetterStore:
         self._files.write(task, self._context, dead_letters)
 
     def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
-        """Yield the stored dead letters of some attempts; see :meth:`DeadLetterStore.dead_letters`."""
+        """Yield the stored dead letters of the given attempts; see :meth:`DeadLetterStore.dead_letters`."""
         for source in sources:
             yield from self._files.read(source)
 

@@ -1,4 +1,4 @@
-"""Discover the files of a files source: order the new ones, and detect changed and missing delivered ones.
+"""Discover the files of a files source: put new files in order, and detect delivered files that changed or are missing.
 
 A file must be complete when it appears under its final name: write it elsewhere or as ``name.tmp``, then rename it. A
 file that changes after it was recorded is an error, not new data.
@@ -40,16 +40,16 @@ def discover(
     delivered: int = 0,
     checked: Sequence[SourceFile] = (),
 ) -> Discovery:
-    """Compare the files of a source with those that were discovered before, and assign positions to the new ones.
+    """Compare the files of a source with those that were discovered before, and assign positions to the new files.
 
     :param path: directory, pattern or file, for messages
-    :param listing: the files that exist; known ones may be left out if they are not to be checked
+    :param listing: the files that exist; known files may be left out if they are not to be checked
     :param known: all files discovered before, in order
     :param changed: function that returns the error for a delivered file that has another etag now; None if it counts as
         a copy of the recorded file
     :param delivered: end of the delivered positions: all positions before it have a verdict
     :param checked: the known files that are to be checked, which the listing contains if they exist; ``gone`` and
-        ``refused`` say nothing about others
+        ``refused`` of the result do not mention other known files
     """
     refused: list[CkptError] = [*listing.refused]
     only_links = _only_links(listing, known)
@@ -84,9 +84,9 @@ def _check_delivered(
     delivered: int,
     changed: Callable[[SourceFile, FoundFile], SourceError | None],
 ) -> tuple[list[SourceFile], list[SourceError], int]:
-    """Remove the known files from the listing, and check that the delivered ones are as they were recorded.
+    """Remove the known files from the listing, and check that the delivered files are as they were recorded.
 
-    :param listing: the files that exist; the known ones are removed from it
+    :param listing: the files that exist; the known files are removed from it
     :param known: files discovered before, in order
     :param delivered: end of the delivered positions
     :param changed: as for :func:`discover`
@@ -113,7 +113,11 @@ def _check_delivered(
 
 
 def _only_links(listing: Listing, known: Sequence[SourceFile]) -> bool:
-    """Return whether only symbolic links match, and no files are known or one of them is a link now."""
+    """Return whether nothing but symbolic links matches, although no file is known or a known file is a link now.
+
+    :param listing: the result of listing the source
+    :param known: all files discovered before
+    """
     if listing.files or set(listing.left_out) != {LINK}:
         return False
     return not known or any(file.path in listing.links for file in known)

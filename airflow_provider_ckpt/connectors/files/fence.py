@@ -1,9 +1,9 @@
-"""Fence of the files sink: remove the directories of older epochs, from which receipts would be hard-linked.
+"""Raise the fence of the files sink: remove the directories of older epochs, from which receipts would be hard-linked.
 
 A writer writes a receipt as a file in ``epochs/<epoch>/`` and claims the batch by a hard link of that file to the
-batch's marker (see ``receipts.py``). The fence creates the directory of the new epoch, then empties and removes that of
-every older epoch. Linking a missing file fails, and so does writing into a missing directory, however long a writer was
-delayed. So once the fence has returned, no receipt of an older epoch can be created.
+batch's marker (see ``receipts.py``). The fence creates the directory of the new epoch, then empties and removes the
+directory of every older epoch. Linking a missing file fails, and so does writing into a missing directory, however long
+a writer was delayed. So once the fence has returned, no receipt of an older epoch can be created.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from airflow_provider_ckpt.core.errors import FencedError
 
 
 def newest_epoch(target: FilesLayout) -> int:
-    """Return the epoch of the fence: the highest that has a directory, 0 if none."""
+    """Return the epoch of the fence: the highest epoch that has a directory; 0 if none has one."""
     return max(_epochs(target), default=0)
 
 
@@ -74,7 +74,10 @@ def fence(target: FilesLayout, epoch: int) -> None:
 
 
 def _remove_directory(directory: Path) -> None:
-    """Empty and remove a directory into which other processes may still write."""
+    """Empty and remove a directory into which other processes may still write.
+
+    Do nothing if the directory does not exist.
+    """
     while True:
         try:
             for file in directory.iterdir():

@@ -1,4 +1,4 @@
-"""Refuse a target of the files sink that contains foreign files: of another writer, or in another format."""
+"""Refuse a target of the files sink that contains files of another writer, or files in another format."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def refuse_foreign_files(names: Iterable[str], form: str, *, place: object, in_s
 
     :param names: names of the files and directories in the target
     :param form: the sink's format, which is the ending of its files
-    :param place: the directory or prefix
-    :param in_store: whether it is a prefix of an object store
+    :param place: the directory or prefix, for the message
+    :param in_store: whether the place is a prefix of an object store
     :raises ConfigError: naming one of the files
     """
     files, target, empty = (

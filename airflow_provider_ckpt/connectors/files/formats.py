@@ -34,7 +34,7 @@ def refuse_types(columns: Sequence[tuple[str, str]], form: str) -> None:
 
 
 def write_rows(rows: pa.Table, form: str, file: IO[bytes]) -> None:
-    """Write rows in one of the formats.
+    """Write rows to an open file in one of the formats.
 
     :param rows: the rows
     :param form: ``jsonl``, ``csv`` or ``parquet``
@@ -80,7 +80,7 @@ def _write_json_lines(rows: pa.Table, file: IO[bytes]) -> None:
 
 
 def _write_csv(rows: pa.Table, file: IO[bytes]) -> None:
-    """Write CSV: texts in quotes, an empty text as ``""``, null as an empty field, times in ISO 8601 with a space."""
+    """Write rows as CSV: texts in quotes, an empty text as ``""``, null as an empty field, times with a space."""
     import pyarrow as pa
     from pyarrow import csv
 
@@ -101,7 +101,10 @@ def _readable_column(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
 
 
 def _readable_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return numbers unchanged; as text if some are not finite, since readers accept ``NaN`` and ``Infinity``."""
+    """Return a column of numbers unchanged, or as text if it contains values that are not finite.
+
+    Arrow would write these as ``nan`` and ``inf``, which CSV readers reject; they accept ``NaN`` and ``Infinity``.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,4 +1,4 @@
-"""Result of listing the files of a files source, wherever they lie."""
+"""Result of listing the files of a files source, in a file system or an object store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from airflow_provider_ckpt.core.errors import SourceError
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A file that was listed.
+    """Status of a file that a listing contains.
 
     :param time: time of the last modification, in ns since 1970
     :param size: number of bytes
@@ -30,7 +30,7 @@ class Listing:
     :ivar files: each matching regular file or object, by absolute path or URL, except the unchanged ones
     :ivar unchanged: paths or URLs of recorded files that exist as they were recorded, if the lister compares them
     :ivar left_out: number and first path of the matching paths that are not regular files, by kind
-    :ivar links: those of them that are symbolic links
+    :ivar links: the matching paths that are symbolic links
     :ivar others: number of files that do not match the pattern
     :ivar refused: errors for paths that could not be listed
     """
@@ -44,7 +44,11 @@ class Listing:
     refused: list[SourceError] = field(default_factory=list)
 
     def leave_out(self, path: str, kind: str) -> None:
-        """Add a matching path that is not read to :attr:`left_out`."""
+        """Add a matching path that is not read to :attr:`left_out`, and to :attr:`links` if it is a symbolic link.
+
+        :param path: the path
+        :param kind: kind of the path, such as ``directory``
+        """
         count, first = self.left_out.get(kind, (0, path))
         self.left_out[kind] = (count + 1, first)
         if kind == LINK:

@@ -83,6 +83,8 @@ class FilesLayout:
         """Return the path of a staged file: the hidden file that later becomes visible under the given name.
 
         The path has another extension, so a reader's pattern for the format does not match it.
+
+        :param name: name of the visible file
         """
         return self.staged / f"{name}{_STAGED_SUFFIX}"
 
@@ -102,12 +104,12 @@ class FilesLayout:
 
     @property
     def replays(self) -> ReplayFiles:
-        """Directory of the stored replays; each lists the dead letters that a side partition sends again."""
+        """The stored replays of the pipeline: lists of the dead letters that side partitions send again."""
         return ReplayFiles(LocalLocation(self._pipeline_directory / "replays"), self.pipeline)
 
     @property
     def lists(self) -> StoredFileLists:
-        """Directory of the stored lists of source files."""
+        """The stored lists of source files of the pipeline."""
         return StoredFileLists(LocalLocation(self._pipeline_directory / "files"), self.pipeline)
 
     @property
@@ -122,7 +124,11 @@ class FilesLayout:
         return frozenset(unescape(ledger.name) for ledger in entries if (ledger / escape(self.pipeline)).is_dir())
 
     def new_file(self, key: BatchKey, epoch: int) -> str:
-        """Return a unique name for a batch's visible file; :func:`parse_file_name` parses it."""
+        """Return a unique name for a batch's visible file; :func:`parse_file_name` parses it.
+
+        :param key: the batch
+        :param epoch: epoch of the run
+        """
         partition = re.sub(r"[^A-Za-z0-9]+", "-", key.partition)[:80]
         return f"{DATA_PREFIX}{partition}-{marker_name(key)}-{epoch}-{secrets.token_hex(8)}.{self.format}"
 
@@ -132,11 +138,11 @@ class FilesLayout:
 
 
 def marker_name(key: BatchKey) -> str:
-    """Return the name of a batch's marker: unique, and short for any partition name."""
+    """Return the file name of a batch's marker, which is unique, and short for any partition name."""
     return f"{key.generation}-{key.seq:08d}-{sha256(key.partition.encode()).hexdigest()[:32]}"
 
 
 def parse_file_name(file: str) -> tuple[str, int]:
-    """Return the marker and the epoch in the name of a visible or staged file."""
+    """Return the name of the batch's marker and the epoch, both taken from the name of a visible or staged file."""
     generation, seq, partition, epoch, _ = file.rsplit("-", 5)[1:]
     return f"{generation}-{seq}-{partition}", int(epoch)

@@ -22,7 +22,7 @@ UNFINISHED_SUFFIXES = (".tmp", ".inprogress", ".part")
 """Suffixes of names of files that are not complete, and are not read."""
 
 CROSSES = "**"
-"""Component of a pattern that matches any number of directories."""
+"""Component of a glob pattern that matches any number of directories."""
 
 HIDDEN = (".", "_")
 """Prefixes of names of files and directories that are never read."""
@@ -34,8 +34,9 @@ def is_pattern(path: Path) -> bool:
 
 
 def check_path(path: Path) -> None:
-    """Raise an error if the directory or file, or the directory before a pattern's first wildcard, cannot be read.
+    """Raise an error if a source's path cannot be read, or of a pattern the directory before the first wildcard.
 
+    :param path: the directory, pattern or file; absolute
     :raises SourceError: naming the path and the problem
     :raises ConfigError: if the pattern is malformed
     """
@@ -61,6 +62,7 @@ def list_files(path: Path, *, follow_links: bool = False, known: Collection[str]
     :param path: the directory, pattern or file; absolute
     :param follow_links: whether to follow symbolic links to files and directories
     :param known: paths to skip without reading their status
+    :return: the matching files, and the paths that are left out or refused
     :raises SourceError: if the directory itself cannot be listed
     :raises IoError: if the file system fails
     """
@@ -115,7 +117,11 @@ class _Walk:
         self._parents: list[str] = []
 
     def search(self, directory: str, parts: Sequence[str]) -> None:
-        """Add to the listing the files below a directory that match the given components of the pattern."""
+        """Add to the listing the files below a directory that match the given components of the pattern.
+
+        :param directory: the directory
+        :param parts: components of the pattern below it
+        """
         real = os.path.realpath(directory) if self._follow_links else directory
         if (directory, parts) in self.visited or (parts[0] == CROSSES and real in self._parents):
             return  # searched already, or a link to a parent directory
@@ -199,7 +205,7 @@ def _static_parent(path: Path) -> Path:
 
 
 def _split(pattern: Path) -> tuple[Path, Sequence[str]]:
-    """Return the static parent of a pattern, and the pattern's parts below it."""
+    """Return the static parent of a pattern (its deepest parent without wildcards), and the components below it."""
     parent = _static_parent(pattern)
     parts = pattern.relative_to(parent).parts
     return parent, (*parts, "*") if parts[-1] == CROSSES else parts
@@ -208,6 +214,7 @@ def _split(pattern: Path) -> tuple[Path, Sequence[str]]:
 def check_pattern(parts: Sequence[str]) -> None:
     """Raise an error if one of the components of a glob pattern is malformed.
 
+    :param parts: the components
     :raises ConfigError: naming the component
     """
     for part in parts:

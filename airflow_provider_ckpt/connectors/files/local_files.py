@@ -1,4 +1,4 @@
-"""Files of a files source in a local or mounted file system."""
+"""Files of a files source in a local or mounted file system: list them, and open them unless they changed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from airflow_provider_ckpt.core.errors import CkptError, SourceError
 
 
 class LocalFiles(SourceStorage):
-    """Files in a local or mounted file system; see :class:`SourceStorage`.
+    """Storage of a files source in a local or mounted file system; see :class:`SourceStorage`.
 
     :param path: directory (without its subdirectories), glob pattern (``**`` matches any number of directories) or file
     :param follow_links: whether to follow symbolic links
@@ -35,7 +35,7 @@ class LocalFiles(SourceStorage):
 
     @property
     def root(self) -> str:
-        """The resolved path."""
+        """The path that the source names, resolved; see :attr:`SourceStorage.root`."""
         return str(self._path)
 
     def check(self) -> None:
@@ -43,7 +43,7 @@ class LocalFiles(SourceStorage):
         check_path(self._path)
 
     def discover(self, known: Sequence[SourceFile], *, delivered: int = 0, look_again: bool = True) -> Discovery:
-        """List the files, and read the status of each; see :meth:`SourceStorage.discover`.
+        """List the files, read the status of each, and compare it with the record; see :meth:`SourceStorage.discover`.
 
         :param known: all files discovered before, in order
         :param delivered: end of the delivered positions
@@ -74,7 +74,7 @@ class LocalFiles(SourceStorage):
         recorded_file.verify(path, etag, None if file is None else os.fstat(file.fileno()))
 
     def is_unchanged(self, path: str, etag: str) -> bool:
-        """Return whether a file exists and has its recorded status."""
+        """Return whether a file exists and has its recorded status; see :meth:`SourceStorage.is_unchanged`."""
         return recorded_file.is_unchanged(path, etag)
 
     def read_error(self, path: str, etag: str, error: OSError) -> CkptError:
@@ -87,12 +87,17 @@ class LocalFiles(SourceStorage):
         return recorded_file.read_error(path, etag, error)
 
     def contains(self, output: WrittenFiles) -> bool:
-        """Return whether a sink writes files that the source reads; links and bind mounts are recognised."""
+        """Return whether a sink writes files that the source reads; see :meth:`SourceStorage.contains`.
+
+        Links and bind mounts are recognised.
+        """
         return matches(self._path, output, follow_links=self._follow_links)
 
 
 def _changed_file_error(file: SourceFile, found: FoundFile) -> SourceError | None:
     """Return the error for a delivered file that was changed or replaced; None if it counts as a copy.
+
+    A file of the recorded time and size counts as a copy.
 
     :param file: the file as it was recorded
     :param found: the file that has this name now

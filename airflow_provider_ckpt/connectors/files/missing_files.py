@@ -1,4 +1,4 @@
-"""Describe delivered files or objects of a files sink that are gone although their receipts exist."""
+"""Describe, for a message, delivered files or objects of a files sink that are gone although their receipts exist."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from airflow_provider_ckpt.core.receipt import Receipt
 
 
 class NamedReceipt(Protocol):
-    """A receipt with the name of the batch's file."""
+    """Interface of a receipt that has the name of the batch's file."""
 
     @property
     def receipt(self) -> Receipt:
-        """The receipt."""
+        """The receipt of the batch."""
 
     @property
     def file(self) -> str | None:
-        """Name of the file."""
+        """Name of the batch's visible file; None if the batch has no rows."""
 
 
 def describe_missing_files(gone: Sequence[NamedReceipt], kind: str, place: object) -> str | None:

@@ -1,4 +1,4 @@
-"""Name of the place of dead letters in a directory of their own."""
+"""Name the place of dead letters that are stored in a directory of their own."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def dead_letter_place(pipeline: Pipeline, connections: Callable[[str], Connection]) -> str:
-    """Return a phrase for the place of a pipeline's dead letters; see :class:`DeadLetterStoreType`.
+    """Return a phrase that tells a user where a pipeline's dead letters are stored; see :class:`DeadLetterStoreType`.
 
     :param pipeline: ``dead_letter_queue.path`` names the directory
-    :param connections: function that returns the connection of an id
+    :param connections: function that returns the Airflow connection of an id
     """
     named = pipeline.dead_letter_connection
     connection = connections(named) if named else None

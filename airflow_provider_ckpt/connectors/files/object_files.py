@@ -1,7 +1,7 @@
 """Files of a files source in an object store: list all or only the newest keys, and refuse objects that changed.
 
 An object's identity is its e-tag, which changes when the object is replaced. Each request for a part of an object has
-the condition that the object still has this e-tag, so what is read is never a mixture of two objects.
+the condition that the object still has this e-tag, so the bytes that are read never come from two objects.
 """
 
 from __future__ import annotations
@@ -33,12 +33,16 @@ from airflow_provider_ckpt.connectors.storage.open_location import open_location
 from airflow_provider_ckpt.core.errors import CkptError, IoError, SourceError
 
 _OVERLAP = 1000
-"""Number of newest known names that a list of new names begins before, since objects may be completed out of order."""
+"""Number of known objects that are listed again although only new objects are wanted.
+
+A list of new names begins that many names before the end of the known names, since objects may be completed out of
+order.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectIdentity:
-    """Identity of an object.
+    """Identity of an object in an object store, which changes when the object is replaced.
 
     :param size: number of bytes
     :param etag: the store's e-tag
@@ -49,7 +53,7 @@ class ObjectIdentity:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Restore an identity from :attr:`text`."""
+        """Restore an identity from the output of :attr:`text`."""
         size, _, etag = text.partition("-")
         return cls(int(size), etag)
 
@@ -60,12 +64,12 @@ class ObjectIdentity:
 
 
 class ObjectFiles(SourceStorage):
-    """Objects in an object store; see :class:`SourceStorage`.
+    """Storage of a files source in an object store; see :class:`SourceStorage`.
 
-    :param url: URL of a prefix (without the prefixes below it), glob pattern (``**`` matches any number of prefixes)
-        or object
+    :param url: URL of a prefix (without the prefixes below it), glob pattern (``**`` matches any number of prefixes) or
+        object
     :param connection: the store's connection; None for the credentials of the environment
-    :param names_grow: whether new objects always have greater keys than known ones, so that only those are listed
+    :param names_grow: whether new objects always have greater keys than known ones, so that only new objects are listed
     """
 
     remote = True
@@ -84,16 +88,19 @@ class ObjectFiles(SourceStorage):
 
     @property
     def root(self) -> str:
-        """URL of the prefix, pattern or object."""
+        """URL of the prefix, pattern or object that the source names; see :attr:`SourceStorage.root`."""
         return "/".join([self._parent.uri.rstrip("/"), *self._pattern])
 
     def check(self) -> None:
-        """Raise an error if the bucket is missing, the store refuses, or the pattern is malformed."""
+        """Raise an error if the bucket is missing, the store refuses access, or the pattern is malformed.
+
+        See :meth:`SourceStorage.check`.
+        """
         check_pattern(self._pattern)
         next(list_objects(self._parent), None)
 
     def discover(self, known: Sequence[SourceFile], *, delivered: int = 0, look_again: bool = True) -> Discovery:
-        """List objects; see :meth:`SourceStorage.discover`.
+        """List objects and compare them with the recorded ones; see :meth:`SourceStorage.discover`.
 
         Objects without content, with which consoles mark folders, are left out. If known objects are not to be checked,
         or names grow, the list begins at the greatest names that are known.
@@ -116,7 +123,7 @@ class ObjectFiles(SourceStorage):
 
         :param path: URL of the object
         :param etag: recorded identity of the object
-        :param checked: whether it was verified a moment ago, so that no request is made yet
+        :param checked: whether the object was verified a moment ago, so that opening it makes no request
         """
         identity = ObjectIdentity.parse(etag)
         location = self._parent.resolve(path)
@@ -133,7 +140,7 @@ class ObjectFiles(SourceStorage):
         """
 
     def is_unchanged(self, path: str, etag: str) -> bool:
-        """Return whether an object exists and has its recorded e-tag."""
+        """Return whether an object exists and has its recorded e-tag; see :meth:`SourceStorage.is_unchanged`."""
         found = find_object(self._parent.resolve(path))
         return found is not None and found.etag == ObjectIdentity.parse(etag).etag
 
@@ -147,16 +154,16 @@ class ObjectFiles(SourceStorage):
         return IoError(f"cannot read {path}: {error}.", recoverable=True, is_outage=True)
 
     def contains(self, output: WrittenFiles) -> bool:
-        """Return whether a sink writes objects that the source reads."""
+        """Return whether a sink writes objects that the source reads; see :meth:`SourceStorage.contains`."""
         directory = output.directory
         if not isinstance(directory, ObjectLocation) or not self._parent.bucket.is_same(directory.bucket):
             return False
         return matches_objects(self._parent.key, self._parts, output)
 
     def _list(self, after: str, names: Sequence[str], known: Mapping[str, str], *, look_again: bool) -> Listing:
-        """List objects.
+        """List the objects that match the source's prefix or pattern.
 
-        :param after: key after which to begin; empty for the first
+        :param after: key after which to begin; empty to begin with the first
         :param names: known keys, sorted
         :param known: recorded identity of each known object as text, by URL
         :param look_again: whether to list known objects that have another identity now
@@ -179,7 +186,10 @@ class ObjectFiles(SourceStorage):
         return listing
 
     def _objects(self, after: str, names: Sequence[str]) -> Iterable[StoredObject]:
-        """Return the only object that ``source.path`` names, or those below the prefix; see :meth:`_list`."""
+        """Return the one object that ``source.path`` names, or all objects below the prefix.
+
+        For the parameters see :meth:`_list`.
+        """
         found = None if self._pattern or not self._parent.key else find_object(self._parent)
         if found is not None and found.size:
             return [found]
@@ -187,7 +197,9 @@ class ObjectFiles(SourceStorage):
 
 
 def is_match(pattern: Sequence[str], components: Sequence[str]) -> bool:
-    """Return whether a glob pattern matches a key, both without their common prefix.
+    """Return whether a glob pattern matches the key of a complete object; both are given without their common prefix.
+
+    Names with the suffix of an unfinished file, and components with a hidden prefix, match no pattern.
 
     :param pattern: components of the pattern; ``**``, which is not the last, matches any number of components
     :param components: components of the key
@@ -209,7 +221,7 @@ def _matches(pattern: Sequence[str], components: Sequence[str]) -> bool:
 
 
 class _ObjectFile(io.RawIOBase):
-    """An object as a file: each read is a request for one range, and nothing is kept.
+    """Read-only file-like view of an object: each read is a request for one range of bytes, and no bytes are kept.
 
     :param location: the object
     :param identity: recorded identity of the object
@@ -223,11 +235,11 @@ class _ObjectFile(io.RawIOBase):
         self._at = 0
 
     def readable(self) -> bool:
-        """Return True."""
+        """Return True, since the object can be read."""
         return True
 
     def seekable(self) -> bool:
-        """Return True."""
+        """Return True, since each read may begin at any offset."""
         return True
 
     def tell(self) -> int:
@@ -240,8 +252,9 @@ class _ObjectFile(io.RawIOBase):
         return self._at
 
     def read(self, size: int = -1) -> bytes:
-        """Return the next bytes, all that are wanted unless the object ends.
+        """Return the given number of bytes, or fewer at the object's end; all remaining bytes for a negative number.
 
+        :param size: number of bytes
         :raises SourceError: if the object was replaced or removed
         :raises IoError: if the store cannot be reached, or refuses
         """
@@ -259,7 +272,12 @@ class _ObjectFile(io.RawIOBase):
 
 
 def _verify(location: ObjectLocation, recorded: ObjectIdentity) -> None:
-    """Raise an error if an object does not have its recorded identity."""
+    """Raise an error if an object does not have its recorded identity.
+
+    :param location: the object
+    :param recorded: its recorded identity
+    :raises SourceError: if the object was replaced or removed
+    """
     found = find_object(location)
     if found is None:
         raise SourceError(

@@ -1,4 +1,4 @@
-"""Open the storage of a files source's files, by the scheme of ``source.path``."""
+"""Open the storage in which a files source's files lie, chosen by the scheme of ``source.path``."""
 
 from __future__ import annotations
 

@@ -72,11 +72,11 @@ def _same(directory: Path, device: int, inode: int) -> bool:
 
 
 def _leads(parts: Sequence[str], names: Sequence[str], *, nested: bool) -> bool:
-    """Return whether the directory components of a pattern match a directory, or one below it if ``nested``.
+    """Return whether the directory components of a pattern match a given directory.
 
     :param parts: components of the pattern without the last one, which matches files
     :param names: components of the directory's path, relative to the directory in which the pattern is matched
-    :param nested: whether it suffices that the pattern can match a directory below
+    :param nested: whether it suffices that the pattern can match a directory below the given one
     """
 
     @cache
@@ -94,7 +94,11 @@ def _leads(parts: Sequence[str], names: Sequence[str], *, nested: bool) -> bool:
 
 
 def _overlap(pattern: str, output: WrittenFiles) -> bool:
-    """Return whether a glob pattern matches a file name that the sink may give to one of its files."""
+    """Return whether a glob pattern matches a file name that the sink may give to one of its files.
+
+    :param pattern: last component of the source's pattern
+    :param output: files that the sink writes, with prefix and suffix of their names
+    """
     wanted = _TOKEN.findall(pattern)
     written = [*output.prefix, None, *output.suffix]
 

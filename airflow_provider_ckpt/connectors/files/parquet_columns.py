@@ -1,8 +1,8 @@
 """Determine the columns of a Parquet source, declared or from its oldest file, and check every other file against them.
 
-All records of one pipeline have the same columns. If a file lacks a column, it is null or an error, as
-``error_handling.missing_field_behavior`` says. A column of another type is an error unless it can be widened. An
-additional column is an error unless the pipeline declares its columns.
+All records of one pipeline have the same columns. If a file lacks a column, the column is null or the file is an error,
+depending on ``error_handling.missing_field_behavior``. A column of another type is an error unless it can be widened.
+An additional column is an error unless the pipeline declares its columns.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
 @dataclass(frozen=True, slots=True)
 class RecordColumns:
-    """Columns of a pipeline's records.
+    """Columns that all records of a Parquet source have.
 
     :param types: Spark SQL types by name, in order
     :param origin: origin of the columns, for messages: a file, or ``transform.schema``
@@ -70,9 +70,10 @@ class RecordColumns:
 
 
 def declared_columns(pipeline: Pipeline) -> RecordColumns | None:
-    """Return the columns that ``transform.schema`` declares; None if it is not set.
+    """Return the columns that ``transform.schema`` declares; None if the pipeline has no such key.
 
-    :raises ConfigError: if it has a type that no Parquet file can store
+    :param pipeline: the pipeline
+    :raises ConfigError: if a declared type cannot be stored in a Parquet file
     """
     if not pipeline.transform.schema_:
         return None
@@ -108,7 +109,11 @@ def file_columns(pipeline: Pipeline, path: str, schema: pa.Schema) -> RecordColu
 
 
 def is_compatible(found: pa.DataType, kind: str) -> bool:
-    """Return whether a Spark SQL type can hold all values of a type of a file's column, so that it can be widened."""
+    """Return whether a column of a file can be read as a Spark SQL type that has all its values.
+
+    :param found: Arrow type of the file's column
+    :param kind: the Spark SQL type
+    """
     import pyarrow as pa
 
     has = _type_name(found)

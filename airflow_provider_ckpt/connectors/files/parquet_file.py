@@ -61,6 +61,7 @@ class RowReader:
     :param path: the file
     :param etag: recorded identity of the file
     :param columns: names of the columns to read
+    :raises SourceError: if the file has changed, is missing, or is not a Parquet file
     """
 
     def __init__(self, storage: SourceStorage, path: str, etag: str, columns: Sequence[str]) -> None:
@@ -107,7 +108,10 @@ class RowReader:
         self._handle.close()
 
     def _seek(self, row: int) -> None:
-        """Start to read at the row group that contains a row, so that damage of other row groups has no effect."""
+        """Begin to read at the row group that contains a row, so that damage of other row groups has no effect.
+
+        :param row: number of the row
+        """
         self._group_number = self._group(row)
         groups = [self._group_number]
         self._batches = self._file.iter_batches(MAX_ROWS, row_groups=groups, columns=self._columns, use_threads=False)
@@ -115,7 +119,7 @@ class RowReader:
         self._row = self._starts[self._group_number]
 
     def _where(self) -> str:
-        """Return the row group that is being read, for error messages."""
+        """Return a phrase for the row group that is being read, for error messages; empty before the first read."""
         return "" if self._group_number < 0 else f"row group {self._group_number}"
 
     def _group(self, row: int) -> int:
@@ -132,7 +136,11 @@ class RowReader:
 
 
 def _open(handle: BinaryIO, storage: SourceStorage) -> ParquetFile:
-    """Open a Parquet file; in an object store, the columns of a row group are fetched together."""
+    """Return an open Parquet file; in an object store, the columns of a row group are fetched together.
+
+    :param handle: the file
+    :param storage: storage of the file
+    """
     from pyarrow.parquet import ParquetFile
 
     return ParquetFile(
@@ -141,7 +149,7 @@ def _open(handle: BinaryIO, storage: SourceStorage) -> ParquetFile:
 
 
 def _schema(file: ParquetFile) -> pa.Schema:
-    """Return the file's columns; 96-bit timestamps become UTC timestamps, as in Spark."""
+    """Return the columns of a Parquet file; a 96-bit timestamp becomes a UTC timestamp, as in Spark."""
     import pyarrow as pa
 
     schema = file.schema_arrow
@@ -155,12 +163,14 @@ def _schema(file: ParquetFile) -> pa.Schema:
 
 @contextmanager
 def _converted_errors(storage: SourceStorage, path: str, etag: str, where: Callable[[], str] = str) -> Iterator[None]:
-    """Convert errors of the file system and of the Parquet library.
+    """Convert errors of the file system and of the Parquet library in a ``with`` block to errors of this package.
 
     :param storage: storage of the file
     :param path: the file
     :param etag: recorded identity of the file
     :param where: function that returns the name of the part of the file that is being read; empty for none
+    :raises SourceError: if the file is missing, changed, or cannot be read as Parquet
+    :raises IoError: if the storage fails
     """
     import pyarrow as pa
 

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 
 class ParquetReader:
-    """Reader of the row ranges that :class:`ParquetSource` located; it keeps the last batch's file open.
+    """Reading side of the Parquet source in one lane; it keeps the file of the last batch open.
+
+    See :class:`~.source_protocol.Reader`. The row ranges to read are those that :class:`ParquetSource` located.
 
     :param pipeline: the pipeline
     :param connection: the object store's connection; not needed for local files, since their paths are absolute
@@ -49,11 +51,11 @@ class ParquetReader:
                 yield self._records(batch, segment["base"] + first, rows)
 
     def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
-        """Return dead letter headers with the record's file and the number of its row in the file, from 0."""
+        """Return the dead letter headers of a record: its file, and the number of its row in the file, from 0."""
         return origin_headers(task, position)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file that was read last."""
         if self._rows is not None:
             self._rows.close()
             self._rows = None
@@ -93,6 +95,6 @@ class ParquetReader:
 
 
 def _without_value(error: Exception) -> str:
-    """Return the first line of an Arrow error without the value at its end: errors must not contain data."""
+    """Return the first line of an Arrow error without the value that it quotes, since errors must not contain data."""
     message, lost, _ = str(error).splitlines()[0].partition(" would lose data")
     return message + lost

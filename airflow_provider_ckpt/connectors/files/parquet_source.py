@@ -26,7 +26,7 @@ _MAX_BATCH_ROWS = 100_000
 
 
 class ParquetSource(FilesSource):
-    """Planning side of a Parquet source; see the module's docstring and :class:`~.source_protocol.Source`.
+    """Planning side of a Parquet source; see :class:`~.source_protocol.Source`. Positions count rows.
 
     :param pipeline: ``source.path`` names the files, ``transform.schema`` may declare the columns
     :param connection: the Airflow connection, whose path is prefixed to a relative ``source.path``
@@ -40,7 +40,7 @@ class ParquetSource(FilesSource):
         self._columns = declared_columns(pipeline)
 
     def check(self) -> None:
-        """Raise an error if the directory, or the pattern's static parent, is missing or unreadable."""
+        """Raise an error if the directory, or a pattern's deepest parent without wildcards, is absent or unreadable."""
         self._storage.check()
 
     def partitions(self) -> Sequence[SourcePartition]:
@@ -50,7 +50,7 @@ class ParquetSource(FilesSource):
     def shape(self) -> RecordShape:
         """Return the columns that ``transform.schema`` declares, else those of the oldest readable file.
 
-        :raises SourceError: if neither exists
+        :raises SourceError: if no columns are declared and there is no file
         """
         if self._columns is None:
             self._discover(())
@@ -82,9 +82,14 @@ class ParquetSource(FilesSource):
         inspect: bool = True,  # noqa: ARG002
         look_again: bool = True,
     ) -> Discovery:
-        """Discover files as any files source does, but inspect each new file even if that is not asked for.
+        """Discover files and inspect each new file, also if ``inspect`` is False.
 
-        Only the footer of a file has its number of rows, which its positions need. See :meth:`.FilesSource._discover`.
+        Only the footer of a file has its number of rows, which positions need. See :meth:`.FilesSource._discover`.
+
+        :param known: all files discovered before, in order
+        :param delivered: end of the delivered positions
+        :param inspect: not used
+        :param look_again: whether to check the known files again
         """
         return super()._discover(known, delivered=delivered, look_again=look_again)
 
@@ -113,7 +118,7 @@ class ParquetSource(FilesSource):
 
 
 def _batch_edges(groups: Sequence[tuple[int, int]]) -> list[int]:
-    """Return the row numbers at which batches end: after several small row groups, or after parts of a large one.
+    """Return the row numbers at which batches end: after several small row groups, or after parts of a large row group.
 
     :param groups: number of rows and size in bytes of each row group
     """

@@ -1,4 +1,7 @@
-"""Reading side of the files source: read byte ranges, and split them into records, without a copy of each record."""
+"""Reading side of the files source: read byte ranges of text files, and split them into records in Arrow.
+
+The records of a block are split together, without a Python object for each.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,9 @@ _LARGEST = 2**31 - 1
 
 
 class FilesReader:
-    """Reader of the byte ranges that :class:`FilesSource` located: ``task.detail["segments"]``.
+    """Reading side of the files source in one lane; see :class:`~.source_protocol.Reader`.
+
+    The byte ranges to read are those that :class:`FilesSource` located, in ``task.detail["segments"]``.
 
     :param pipeline: the pipeline
     :param connection: the object store's connection; not needed for local files, since their paths are absolute
@@ -58,7 +63,7 @@ class FilesReader:
                 raise self._storage.read_error(path, etag, error) from error
 
     def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
-        """Return dead letter headers with the record's file and the byte of the file at which it begins."""
+        """Return the dead letter headers of a record: its file, and the offset in bytes at which it begins there."""
         return origin_headers(task, position)
 
     def close(self) -> None:
@@ -92,7 +97,8 @@ class FilesReader:
         :param ends: offsets in ``data`` just after each record
         :param at: offset of ``data`` in the file
         :param segment: the byte range that is being read
-        :param ended: whether each record ends with a newline; the last one of a file may not
+        :param ended: whether each record ends with a newline; the last record of a file may lack it
+        :raises SourceError: if a record is longer than 2 GiB, or the file's header is wrong
         """
         import numpy as np
         import pyarrow as pa
@@ -128,10 +134,10 @@ class FilesReader:
 
 
 def origin_headers(task: BatchTask, position: int) -> Mapping[str, str]:
-    """Return dead letter headers with the file that contains a record, and the record's position in that file.
+    """Return the dead letter headers with the file that contains a record, and the record's position in that file.
 
-    :param task: the record's batch, located
-    :param position: the record's position
+    :param task: the record's batch, as :meth:`.FilesSource.locate` returned it
+    :param position: the record's position in the source
     """
     origin = {"source-partition": task.key.source, "source-position": str(position)}
     for segment in task.detail["segments"]:

@@ -39,7 +39,7 @@ _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV}
 
 @dataclass(frozen=True, slots=True)
 class ClaimedReceipt:
-    """A receipt and its claim, as the marker stores them.
+    """A receipt as its marker stores it, with the batch's file and the id of the claim that created it.
 
     :param receipt: the receipt
     :param file: name of the batch's visible file; None if the batch has no rows
@@ -78,12 +78,13 @@ class FilesReceipts:
         self._listed: list[int] | None = None
 
     def claim(self, receipt: Receipt, file: str | None) -> tuple[ClaimedReceipt, bool]:
-        """Claim a batch's verdict by creating its marker, unless it exists.
+        """Claim a batch's verdict by creating its marker, unless the marker exists.
 
         :param receipt: the receipt to store
         :param file: name of the batch's visible file; None if the batch has no rows
         :return: the claimed receipt of the batch, and whether this claim created it
         :raises FencedError: if the fence is at a newer epoch; nothing was claimed
+        :raises ConfigError: if the file system does not support hard links
         :raises IoError: if the file system fails; the claim may have succeeded nevertheless
         """
         entry = ClaimedReceipt(receipt, file, uuid4().hex)
@@ -116,10 +117,10 @@ class FilesReceipts:
         return entry, own
 
     def find(self, key: BatchKey) -> ClaimedReceipt | None:
-        """Return the claimed receipt of a batch after flushing it to the disk; None if the batch has none.
+        """Return the claimed receipt of a batch after flushing it to the disk; None if the batch has no receipt.
 
-        Bundles that were created since this object listed them are not read. This is safe: only a newer fence creates
-        a bundle, and that fence refuses a claim that is based on the result.
+        Bundles that were created since this object listed them are not read. This is safe: only a newer fence creates a
+        bundle, and that fence refuses a claim that is based on the result.
         """
         entry = self.find_by_marker(marker_name(key))
         if entry is not None:
@@ -134,7 +135,10 @@ class FilesReceipts:
         return None
 
     def unknown_to(self, known: Mapping[str, KnownReceipts]) -> list[Receipt]:
-        """Return the receipts that the ledger does not know yet, by key, after flushing them to the disk."""
+        """Return the receipts that the ledger does not know yet, ordered by key, after flushing them to the disk.
+
+        :param known: for each partition, the generation and position up to which the ledger knows all receipts
+        """
 
         def is_known(generation: int, partition: str, end: int) -> bool:
             return partition in known and known[partition].covers(generation, end)
@@ -150,7 +154,7 @@ class FilesReceipts:
         return sorted(unknown, key=lambda receipt: receipt.key)
 
     def entries(self, keys: Collection[BatchKey]) -> dict[BatchKey, ClaimedReceipt]:
-        """Return the claimed receipts of some batches; batches without a receipt are left out."""
+        """Return the claimed receipts of the given batches; batches without a receipt are left out."""
         wanted = set(keys)
         found: dict[BatchKey, ClaimedReceipt] = {}
         for entries in chain([self._read_markers()], (bundle.entries for bundle in self._bundles())):
@@ -165,9 +169,9 @@ class FilesReceipts:
         return [*self._read_markers(), *(newest.entries if newest is not None else ())]
 
     def retract(self, keys: Collection[BatchKey]) -> None:
-        """Remove the given receipts from the markers and the newest bundle, since their files are gone.
+        """Remove the receipts of batches whose files are gone from the markers and the newest bundle.
 
-        Call this after the fence was raised.
+        This must be called after the fence was raised.
 
         :param keys: the batches whose receipts are to be removed
         :raises IoError: if the file system fails
@@ -184,7 +188,12 @@ class FilesReceipts:
             raise io_error(error, f"write {self._target.bundles}") from error
 
     def find_by_marker(self, marker: str) -> ClaimedReceipt | None:
-        """Return the claimed receipt that a marker stores; None if the marker does not exist, or no longer exists."""
+        """Return the claimed receipt that a marker stores; None if there is no such marker.
+
+        :param marker: name of the marker
+        :raises SinkError: if the marker is damaged
+        :raises IoError: if the file system fails
+        """
         path = self._target.receipts / marker
         try:
             return ClaimedReceipt.from_json(self._load(path))
@@ -285,7 +294,13 @@ class FilesReceipts:
 
 
 def _write_new(path: Path, data: bytes) -> None:
-    """Write a file durably into an existing directory."""
+    """Write a new file durably into an existing directory.
+
+    :param path: the file, which must not exist
+    :param data: its content
+    :raises FileExistsError: if the file exists
+    :raises FileNotFoundError: if the directory does not exist
+    """
     with private_files.create(path) as file:
         file.write(data)
         file.flush()

@@ -1,6 +1,6 @@
-"""Decide where records end in a text file; planning and reading share this rule.
+"""Find the ends of the records in a text file (JSON lines or CSV); planning and reading share this rule.
 
-JSON lines: every newline ends a record. CSV: every newline outside quotes does. The last record of a file may lack its
+In JSON lines every newline ends a record; in CSV, every newline outside quotes. The last record of a file may lack its
 newline. Bytes are compared, without decoding.
 """
 
@@ -32,7 +32,7 @@ def scan_records(
     """Yield the bytes ``[start, end)`` in blocks, each with the offsets just after the newlines that end records.
 
     :param file: the open file
-    :param start: offset of the first byte, at which a record begins; without a delimiter, of any byte
+    :param start: offset of the first byte. For CSV a record must begin there; for JSON lines it may be any byte
     :param end: offset just after the last byte
     :param delimiter: CSV's field separator; None for JSON lines
     :param block: number of bytes to read at once
@@ -57,7 +57,7 @@ def scan_records(
 
 
 class _QuoteScanner:
-    """Search for newlines outside of CSV quotes; the state is kept from one block to the next.
+    """Search for the newlines outside CSV quotes; the state is kept from one block of a file to the next.
 
     A quote at the beginning of a field opens a quoted text, and the next quote closes it; a quote right after a closing
     one opens it again (a doubled quote is data). Any other quote is a plain character, so that a stray quote inside a
@@ -92,7 +92,12 @@ class _QuoteScanner:
         return newlines
 
     def _begins(self, data: bytes, quotes: Offsets, at: int) -> npt.NDArray[np.bool_]:
-        """Return for each quote, given by its offset in the block, whether it is the first character of a field."""
+        """Return a mask of the quotes that are the first character of a field.
+
+        :param data: the block
+        :param quotes: offsets of the quotes in the block
+        :param at: the block's offset in the file
+        """
         import numpy as np
 
         width = len(self._before)
@@ -106,7 +111,12 @@ class _QuoteScanner:
         return begins
 
     def _effective(self, quotes: Offsets, begins: npt.NDArray[np.bool_], at: int) -> Offsets:
-        """Return the offsets of the quotes that open or close a quoted text, and keep the state at the block's end."""
+        """Return the offsets of the quotes that open or close a quoted text, and store the state at the block's end.
+
+        :param quotes: offsets of all quotes in the block
+        :param begins: mask of the quotes that are the first character of a field
+        :param at: the block's offset in the file
+        """
         import numpy as np
 
         repeated = np.concatenate(([self._closed == at + quotes[0] - 1], np.diff(quotes) == 1))
@@ -121,7 +131,12 @@ class _QuoteScanner:
     def _one_by_one(self, quotes: Offsets, begins: npt.NDArray[np.bool_], closed: int) -> Offsets:
         """Return the offsets of the quotes that open or close a text, for a block with quotes inside unquoted fields.
 
-        Those do neither, so the quotes are taken one by one; :meth:`_effective` handles all other blocks at once.
+        Such quotes neither open nor close a text, so all quotes are examined one by one; :meth:`_effective` handles all
+        other blocks at once.
+
+        :param quotes: offsets of all quotes in the block
+        :param begins: mask of the quotes that are the first character of a field
+        :param closed: offset of the newest closing quote, relative to the block
         """
         import numpy as np
 

@@ -15,7 +15,7 @@ LINK = "symbolic link"
 """Kind of a symbolic link, as :func:`kind_of` returns it."""
 
 FOLLOW_LINKS = "write source.follow_links: true"
-"""Part of a hint: the setting that makes the source follow links."""
+"""Part of an error's hint: the setting with which the source follows symbolic links."""
 
 _CHANGED_HINT = "Put the recorded file back; bring new data as a new file, renamed into place when complete."
 
@@ -35,7 +35,7 @@ class FileIdentity:
 
     @classmethod
     def of(cls, status: os.stat_result) -> Self:
-        """Return the identity of an existing file."""
+        """Return the identity of an existing file, given its status."""
         return cls(status.st_mtime_ns, status.st_size, status.st_ino)
 
     @classmethod
@@ -60,7 +60,7 @@ def open_recorded(path: str, etag: str, *, follow_links: bool = False) -> Binary
     :param path: the file
     :param etag: recorded identity of the file
     :param follow_links: whether the path itself may be a symbolic link
-    :raises SourceError: if it has changed, is missing or may not be read
+    :raises SourceError: if the file has changed, is missing or may not be read
     :raises IoError: if the file system fails
     """
     # Without O_NONBLOCK, opening a FIFO that replaced the file would block forever.
@@ -138,7 +138,11 @@ def read_error(path: str, etag: str, error: OSError) -> CkptError:
 
 
 def is_link_refusal(path: str, error: OSError) -> bool:
-    """Return whether opening a file failed because its path is a symbolic link, which is not followed."""
+    """Return whether opening a file failed because its path is a symbolic link, which is not followed.
+
+    :param path: the file
+    :param error: the operating system's error
+    """
     import errno
 
     return error.errno == errno.ELOOP and Path(path).is_symlink()

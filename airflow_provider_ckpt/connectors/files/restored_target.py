@@ -18,7 +18,7 @@ from airflow_provider_ckpt.connectors.storage.filesystem import io_error, sync_d
 
 
 def read_identity(target: FilesLayout) -> str | None:
-    """Return the directory's id; None if it has none.
+    """Return the target directory's id; None if it has none.
 
     :raises IoError: if the file system fails
     """
@@ -31,7 +31,7 @@ def read_identity(target: FilesLayout) -> str | None:
 
 
 def create_identity(target: FilesLayout) -> None:
-    """Create the directory's id if it has none; several processes may do so at once.
+    """Create the target directory's id if it has none; several processes may do so at once.
 
     :raises IoError: if the file system fails
     """
@@ -50,7 +50,7 @@ def create_identity(target: FilesLayout) -> None:
 
 
 def receipts_without_file(target: FilesLayout, entries: Iterable[ClaimedReceipt]) -> Sequence[ClaimedReceipt]:
-    """Return the receipts whose files are neither visible nor staged; none if readers may remove files.
+    """Return the receipts whose files are neither visible nor staged; an empty list if readers may remove files.
 
     :param target: paths of the sink
     :param entries: the receipts

@@ -1,7 +1,8 @@
 """Control side of the files sink: check the target directory, raise the fence, and read receipts.
 
-Each batch becomes one complete file. ``receipts.py``, ``fence.py`` and ``staging.py`` explain how this is exactly once.
-Receipts whose files are gone are removed here, and only behind the fence, so that no older epoch can claim meanwhile.
+Each batch becomes one complete file. ``receipts.py``, ``fence.py`` and ``staging.py`` explain why each batch is
+delivered exactly once. Receipts whose files are gone are removed here, and only behind the fence, so that no older
+epoch can claim meanwhile.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
 
 
 class FilesSink(DocumentsBesideTarget):
-    """Control side of a directory on a local or mounted file system; see :class:`Sink`.
+    """Control side of a files sink in a directory of a local or mounted file system; see :class:`Sink`.
 
     :param pipeline: ``sink.path`` names the directory, which is created if it does not exist
     :param connection: the Airflow connection, whose path is prefixed to a relative ``sink.path``
@@ -53,7 +54,10 @@ class FilesSink(DocumentsBesideTarget):
         return f"files://{self._target.directory}"
 
     def check(self) -> None:
-        """Raise an error if the directory is not writable, or has files of another kind or format than this sink's."""
+        """Raise an error if the directory is not writable, or has foreign files; see :meth:`Sink.check`.
+
+        Foreign files are those of another writer or in another format.
+        """
         directory = self._target.directory
         for folder in (LocalLocation(directory), self._target.dead_letters.directory):
             folder.check_writable("sink.path")
@@ -61,10 +65,10 @@ class FilesSink(DocumentsBesideTarget):
         refuse_foreign_files(names, self._target.format, place=directory)
 
     def create_bookkeeping(self) -> None:
-        """Create nothing: the first fence creates the directory for it; see :meth:`Sink.create_bookkeeping`."""
+        """Do nothing: the first fence creates the bookkeeping directory; see :meth:`Sink.create_bookkeeping`."""
 
     def outputs(self) -> Sequence[Output]:
-        """Return the visible files, and those of the dead letters, as outputs; see :class:`NamesOutputs`."""
+        """Return the visible files and the dead letter files as written places; see :class:`NamesOutputs`."""
         target = self._target
         rows = WrittenFiles("sink.path", LocalLocation(target.directory), DATA_PREFIX, f".{target.format}")
         return (
@@ -76,7 +80,10 @@ class FilesSink(DocumentsBesideTarget):
         refuse_types(columns, self._target.format)
 
     def claims(self) -> Claims:
-        """Return this ledger's fence, the ledgers that fenced this pipeline, the directory's id, and lost batches."""
+        """Return this ledger's fence, the ledgers that fenced this pipeline, the directory's id, and lost batches.
+
+        See :meth:`Sink.claims`.
+        """
         target = self._target
         vanished = self._receipts_without_file()
         lost = frozenset(entry.receipt.key for entry in vanished)
@@ -91,8 +98,11 @@ class FilesSink(DocumentsBesideTarget):
     def fence(self, epoch: int) -> None:
         """Shut out all older epochs; then publish or remove their staged files, and bundle their receipts.
 
-        A receipt of an older epoch is removed if the batch's file is gone, so that the batch can be delivered again. A
-        sink whose files are gone is refused before its fence is raised, unless a user accepts the loss.
+        A receipt of an older epoch is removed if the batch's file is gone, so that the batch can be delivered again. If
+        files of a sink are gone, the run is refused before it raises the fence, unless a user accepts the loss.
+
+        :param epoch: the new epoch
+        :raises FencedError: if the fence is at a newer epoch
         """
         fence(self._target, epoch)
         create_identity(self._target)
@@ -105,7 +115,7 @@ class FilesSink(DocumentsBesideTarget):
     def receipts(self, known: Mapping[str, KnownReceipts]) -> Iterator[Receipt]:
         """Yield the receipts that the ledger does not know yet, after publishing staged files of claimed batches.
 
-        Of the newest receipts, those whose files are gone are left out. See :meth:`Sink.receipts`.
+        Those of the newest receipts whose files are gone are left out. See :meth:`Sink.receipts`.
         """
         unknown = self._receipts.unknown_to(known)
         roll_forward(self._target, self._receipts)
@@ -113,7 +123,7 @@ class FilesSink(DocumentsBesideTarget):
         yield from (receipt for receipt in unknown if receipt.key not in lost)
 
     def batches_without_receipt(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
-        """Return the given batches that have no receipt, or whose file is gone."""
+        """Return the given batches that have no receipt or no file; see :meth:`Sink.batches_without_receipt`."""
         found = self._receipts.entries(keys)
         lost = {entry.receipt.key for entry in receipts_without_file(self._target, found.values())}
         return [key for key in keys if key not in found or key in lost]
@@ -121,7 +131,8 @@ class FilesSink(DocumentsBesideTarget):
     def target_rows(self, *, exact: bool = False) -> int | None:
         """Return the number of rows in all visible files, including those of other pipelines in the directory.
 
-        :param exact: whether to read every file; otherwise the result is None, as it is if readers may remove files
+        :param exact: whether to read every file; if False, the result is None. It is also None if readers may remove
+            files
         """
         if not exact or self._target.files_may_go:
             return None

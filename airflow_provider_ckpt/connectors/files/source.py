@@ -44,11 +44,11 @@ PARTITION = "files"
 """Id of the only partition of a files source."""
 
 _REQUESTS = 8
-"""Number of requests to an object store at the same time."""
+"""Greatest number of concurrent requests to an object store."""
 
 
 class FilesSource:
-    """Planning side of a source of text files; see the module's docstring and :class:`~.source_protocol.Source`.
+    """Planning side of a source of text files; see :class:`~.source_protocol.Source`.
 
     Positions count bytes; those of a :class:`~.parquet_source.ParquetSource` count rows.
 
@@ -58,7 +58,7 @@ class FilesSource:
     """
 
     unit = "bytes"
-    """Unit of positions, for messages."""
+    """Unit that positions count, for messages."""
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None = None) -> None:
         self._pipeline = pipeline
@@ -69,28 +69,35 @@ class FilesSource:
         self._width: float | None = None
 
     def check(self) -> None:
-        """Raise an error if the directory, or the pattern's static parent, is missing or unreadable."""
+        """Raise an error if the directory, or a pattern's deepest parent without wildcards, is missing or unreadable.
+
+        :raises ConfigError: if ``transform.decode`` is neither ``json`` nor ``csv``
+        :raises SourceError: naming the path and the problem
+        """
         if self._pipeline.transform.decode not in ("json", "csv"):
             raise ConfigError("a files source needs transform.decode: json or csv.", pipeline=self._pipeline.name)
         self._storage.check()
 
     def reads(self, output: Output) -> bool:
-        """Return whether files that the sink writes would be read; see :class:`ReadsOutputs`."""
+        """Return whether the source would read files that the sink writes; see :class:`ReadsOutputs`.
+
+        :param output: a place that the sink writes to
+        """
         return isinstance(output, WrittenFiles) and self._storage.contains(output)
 
     def partitions(self) -> Sequence[SourcePartition]:
-        """Return the only partition; its identity is the resolved directory or pattern."""
+        """Return the only partition of the source; its identity is the resolved directory or pattern."""
         return [SourcePartition(PARTITION, self._storage.root)]
 
     def start(self, partition: str, start_from: str | int) -> Start:
         """Return the first position to read, and the files that exist now.
 
         The position is 0 for ``earliest``, and the end of the existing files for ``latest``. The files are recorded
-        with it, so that files that appear later get higher positions, however old they are.
+        together with the position, so that files that appear later get higher positions, however old they are.
 
         :param partition: id of the partition
         :param start_from: ``earliest``, ``latest``, or a position at which a record begins
-        :raises ConfigError: if the position is beyond the existing files
+        :raises ConfigError: if the position is negative or beyond the existing files
         """
         if partition != PARTITION:
             raise ConfigError(f"a files source has no partition {partition}.", pipeline=self._pipeline.name)
@@ -110,18 +117,20 @@ class FilesSource:
         return Start(int(start_from), found)
 
     def shape(self) -> RecordShape:
-        """Return the only column, ``value``, with raw records."""
+        """Return the only column of text files: ``value``, with the bytes of each record."""
         return RecordShape(raw=True, columns=(("value", "binary"),))
 
     def plan(self, request: PlanRequest) -> Plan:
-        """Check the known and new files, then split the requested ranges at record boundaries.
+        """Check the known and new files, then split the requested ranges at record boundaries; see :meth:`Source.plan`.
 
         A run plans before each of its waves. It checks the known files the first time only, and then repeats the
         result: files that a wave reads are checked anyway when they are opened.
 
-        A file that cannot be read does not affect other files: a new one is not recorded until it is repaired, and the
-        ranges of a recorded one that is missing or was replaced are planned as expired batches, which a user has to
+        A file that cannot be read does not affect other files: a new file is not recorded until it is repaired, and the
+        ranges of a recorded file that is missing or was replaced are planned as expired batches, which a user has to
         skip.
+
+        :param request: the ranges to plan, the recorded files, and limits
         """
         delivered = request.committed.get(PARTITION, 0)
         discovery = self._discover(request.files, delivered=delivered, look_again=self._first is None)
@@ -151,11 +160,11 @@ class FilesSource:
         return None
 
     def positions(self, partition: str, span: Range) -> Sequence[int]:  # noqa: ARG002
-        """Return no positions: they are not needed, see :meth:`digests`."""
+        """Return no positions, since :meth:`digests` returns no digests to compare them with."""
         return ()
 
     def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:
-        """Add to each task the files, and the ranges in them, that its range covers.
+        """Return the tasks with the files, and the ranges in them, that each task's range covers, in ``detail``.
 
         A task with the instruction ``void`` reads nothing and needs no file.
 
@@ -194,7 +203,7 @@ class FilesSource:
     def _discover(
         self, known: Sequence[SourceFile], *, delivered: int = 0, inspect: bool = True, look_again: bool = True
     ) -> Discovery:
-        """Discover files, and assign positions to the new ones.
+        """Discover files, and assign positions to the new files.
 
         :param known: all files discovered before, in order
         :param delivered: end of the delivered positions: all positions before it have a verdict
@@ -223,8 +232,9 @@ class FilesSource:
         return replace(found, new=new, refused=refused)
 
     def _inspect(self, file: SourceFile) -> int:
-        """Check that a new file can be read; return the number of positions that it takes: its size in bytes.
+        """Return the number of positions that a new file takes, which is its size in bytes, after checking its header.
 
+        :param file: the file
         :raises CkptError: if the file cannot be read
         """
         with self._open(file, checked=True) as handle:
@@ -233,10 +243,10 @@ class FilesSource:
 
     @staticmethod
     def _notice_of_missing(gone: Sequence[SourceFile], reported: int) -> list[str]:
-        """Return a notice if more delivered files are missing than before; this is not an error.
+        """Return a notice if more delivered files are missing than before; a missing delivered file is not an error.
 
         :param gone: all delivered files that no longer exist
-        :param reported: number of them that earlier notices reported
+        :param reported: number of missing files that earlier notices reported
         """
         if len(gone) <= reported:
             return []
@@ -251,11 +261,13 @@ class FilesSource:
         """Return whether a file was refused because its path is a symbolic link.
 
         Such a file is not lost: a user may allow links, or remove the link.
+
+        :param error: the error with which opening the file failed
         """
         return isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.ELOOP
 
     def _verify_all(self, needed: Sequence[tuple[SourceFile, BatchTask]]) -> None:
-        """Verify that files are as they were recorded; where each takes a request, several at the same time.
+        """Verify that files are as they were recorded; in an object store, several files are verified at the same time.
 
         :param needed: the files, each with the first batch that needs it
         :raises SourceError: the error of the first file in this order that has changed
@@ -333,7 +345,12 @@ def _total_size(files: Sequence[SourceFile]) -> int:
 
 
 def _files_in_range(files: Sequence[SourceFile], start: int, end: int) -> Iterator[tuple[SourceFile, int, int]]:
-    """Yield the files that contain positions of ``[start, end)``, each with the range in the file's own positions."""
+    """Yield the files that contain positions of ``[start, end)``, each with the range in the file's own positions.
+
+    :param files: all recorded files, in order
+    :param start: first position of the range
+    :param end: position after the range
+    """
     first = max(bisect_right(files, start, key=lambda file: file.base) - 1, 0)
     for file in files[first:]:
         if file.base >= end:

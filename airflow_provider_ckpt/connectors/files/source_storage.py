@@ -1,4 +1,4 @@
-"""Interface to the place where a files source's files lie: a local or mounted file system, or an object store."""
+"""Interface to the storage of a files source's files: a local or mounted file system, or an object store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_provider_ckpt.core.errors import CkptError
 
 
 class SourceStorage(ABC):
-    """Files of a files source, which are named by their absolute paths or URLs.
+    """Storage of the files of a files source, which are named by their absolute paths or URLs.
 
     A recorded file is identified by its etag, which changes when the file is modified or replaced.
     """
@@ -21,7 +21,7 @@ class SourceStorage(ABC):
     @property
     @abstractmethod
     def root(self) -> str:
-        """Resolved directory, pattern or file that the source names; its identity."""
+        """The directory, pattern or file that the source names, resolved; it is the identity of the source."""
 
     @property
     @abstractmethod
@@ -30,7 +30,11 @@ class SourceStorage(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Raise an error if the directory, or the pattern's static parent, is missing or unreadable, or malformed."""
+        """Raise an error if the directory, or a pattern's deepest parent without wildcards, is missing or unreadable.
+
+        :raises SourceError: naming the path and the problem
+        :raises ConfigError: if the pattern is malformed
+        """
 
     @abstractmethod
     def discover(self, known: Sequence[SourceFile], *, delivered: int = 0, look_again: bool = True) -> Discovery:
@@ -38,7 +42,8 @@ class SourceStorage(ABC):
 
         :param known: all files discovered before, in order
         :param delivered: end of the delivered positions: all positions before it have a verdict
-        :param look_again: whether to check known files, too; if not, ``gone`` and ``refused`` say nothing about them
+        :param look_again: whether to check known files, too; if not, ``gone`` and ``refused`` do not mention them
+        :return: the new, missing and refused files
         :raises SourceError: if the directory is missing or unreadable
         """
 
@@ -48,8 +53,8 @@ class SourceStorage(ABC):
 
         :param path: the file
         :param etag: recorded identity of the file
-        :param checked: whether this was verified a moment ago, so that it is enough if reading verifies it
-        :raises SourceError: if it has changed, is missing or may not be read
+        :param checked: whether the file was verified a moment ago, so that it may be enough if reading verifies it
+        :raises SourceError: if the file has changed, is missing or may not be read
         :raises IoError: if the storage fails
         """
 
@@ -60,11 +65,16 @@ class SourceStorage(ABC):
         :param path: the file
         :param etag: recorded identity of the file
         :param file: the open file; None to check the file that has this name now
+        :raises SourceError: naming the recorded and the present identity
         """
 
     @abstractmethod
     def is_unchanged(self, path: str, etag: str) -> bool:
-        """Return whether a file exists and has its recorded identity."""
+        """Return whether a file exists and has its recorded identity.
+
+        :param path: the file
+        :param etag: recorded identity of the file
+        """
 
     @abstractmethod
     def read_error(self, path: str, etag: str, error: OSError) -> CkptError:
@@ -77,4 +87,7 @@ class SourceStorage(ABC):
 
     @abstractmethod
     def contains(self, output: WrittenFiles) -> bool:
-        """Return whether the source's directory or pattern matches files that a sink writes."""
+        """Return whether the source's directory or pattern matches files that a sink writes.
+
+        :param output: the files that the sink writes
+        """

@@ -78,7 +78,7 @@ def split_by_size(
     :param end: byte after the last
     :param delimiter: CSV's field separator; None for JSON lines
     :param header: whether the first record of the file is a header, which belongs to the first chunk and is not counted
-    :param width: bytes of a record of JSON lines on average; None to take them from a sample of the file
+    :param width: mean size of a record of JSON lines in bytes; None to compute it from a sample of the file
     :param target: intended size of a chunk in bytes
     """
     count = max(1, round((end - start) / target))
@@ -100,7 +100,12 @@ def split_by_size(
 
 
 def _next_boundary(file: BinaryIO, minimum: int, end: int) -> int:
-    """Return the first record boundary of JSON lines at or after ``minimum``, without reading the bytes before."""
+    """Return the first record boundary of JSON lines at or after an offset, without reading the bytes before it.
+
+    :param file: the open file
+    :param minimum: the offset
+    :param end: end of the range to split, which is returned if there is no boundary before it
+    """
     if minimum < end:
         for data, ends in scan_records(file, minimum - 1, end, delimiter=None, block=_PROBE_BYTES):
             if len(ends):
@@ -109,7 +114,14 @@ def _next_boundary(file: BinaryIO, minimum: int, end: int) -> int:
 
 
 def _next_boundary_counted(file: BinaryIO, start: int, minimum: int, end: int, delimiter: bytes) -> tuple[int, int]:
-    """Return the first record boundary of CSV at or after ``minimum``, and the number of records up to it."""
+    """Return the first record boundary of CSV at or after an offset, and the number of records up to it.
+
+    :param file: the open file
+    :param start: first byte to read, at which a record begins
+    :param minimum: the offset
+    :param end: end of the range to split, which is returned if there is no boundary before it
+    :param delimiter: CSV's field separator
+    """
     records, terminated = 0, start
     for data, ends in scan_records(file, start, end, delimiter=delimiter):
         block = file.tell() - len(data)

@@ -1,7 +1,7 @@
 """Stage a batch's rows as a hidden, durable file, and publish it after the claim by renaming it into the directory.
 
-The writer that claimed the batch renames the file. If it dies before, the next process that finds the batch's marker
-does so: a writer that retries the batch, a run that reads receipts, or the fence.
+The writer that claimed the batch renames the file. If that writer dies first, the next process that finds the batch's
+marker renames it: a writer that retries the batch, a run that reads receipts, or the fence.
 """
 
 from __future__ import annotations
@@ -46,7 +46,11 @@ def stage(target: FilesLayout, name: str, rows: pa.Table) -> None:
 
 
 def discard(target: FilesLayout, name: str) -> None:
-    """Remove a staged file that will never become visible; ignore errors, since the next :func:`sweep` tries again."""
+    """Remove a staged file that will never become visible; errors are ignored, since the next :func:`sweep` retries.
+
+    :param target: paths of the sink
+    :param name: name under which the file would have become visible
+    """
     with suppress(OSError):
         target.staged_file(name).unlink()
 
@@ -77,7 +81,7 @@ def roll_forward(target: FilesLayout, receipts: FilesReceipts) -> None:
     """Make the rows of all claimed batches visible, and remove the staged files of attempts that lost the claim.
 
     :param target: paths of the sink
-    :param receipts: its receipts
+    :param receipts: receipts of the sink
     :raises IoError: if the file system fails
     """
     _rename_all(target, list(_claimed_names(target, receipts)))
@@ -86,11 +90,11 @@ def roll_forward(target: FilesLayout, receipts: FilesReceipts) -> None:
 def sweep(target: FilesLayout, receipts: FilesReceipts, epoch: int) -> None:
     """Remove the staged files of older epochs whose batches have no receipt, after publishing those that have one.
 
-    Call this after the fence was raised: then no attempt of an older epoch can claim such a batch any more. Receipts
-    are read from markers only, since a batch whose receipt is in a bundle has been published before it was bundled.
+    This must be called after the fence was raised: then no attempt of an older epoch can claim such a batch any more.
+    Receipts are read from markers only, since a batch whose receipt is in a bundle was published before it was bundled.
 
     :param target: paths of the sink
-    :param receipts: its receipts
+    :param receipts: receipts of the sink
     :param epoch: epoch of the fence
     :raises IoError: if the file system fails
     """

@@ -25,7 +25,7 @@ from airflow_provider_ckpt.core.wave_messages import BatchTask, Outcome
 
 
 class FilesWriter:
-    """Writer of the files sink; see the module's docstring and :class:`~.sink_protocol.Writer`.
+    """Writing side of the files sink in one lane; see :class:`~.sink_protocol.Writer`.
 
     :param pipeline: ``sink.path`` names the directory, ``sink.format`` the format of its files
     :param connection: the Airflow connection, whose path is prefixed to a relative ``sink.path``
@@ -40,7 +40,7 @@ class FilesWriter:
 
     @naming_batch
     def deliver(self, task: BatchTask, content: BatchContent) -> Outcome:
-        """Write the batch and claim its verdict, unless it has a receipt already; see :meth:`Writer.deliver`."""
+        """Write a batch's file and claim its verdict, unless it has a receipt already; see :meth:`Writer.deliver`."""
         try:
             refuse_unless_current(self._target, self._context.epoch)
             entry = self._receipts.find(task.key)

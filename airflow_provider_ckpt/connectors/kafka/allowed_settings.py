@@ -94,8 +94,7 @@ _PROVIDER_NAMES = re.compile(r"[A-Za-z0-9_-]+(?: *, *[A-Za-z0-9_-]+)*+")
 
 
 def named_brokers(extra: Mapping[str, Any]) -> str:
-    """Return the bootstrap servers in a connection's extra, under either name of the setting; empty if there are none.
-    """
+    """Return the bootstrap servers in a connection's extra, under either name of the setting; empty if none."""
     return str(extra.get("bootstrap.servers") or extra.get(_BROKERS_ALIAS) or "")
 
 

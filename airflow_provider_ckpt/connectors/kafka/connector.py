@@ -56,8 +56,7 @@ class KafkaSinkSection(SinkSection):
 
     @property
     def may_lose_rows(self) -> bool:
-        """True if messages may be deleted on purpose (``may_be_emptied: true``); see :attr:`SinkSection.may_lose_rows`.
-        """
+        """True if messages may be deleted on purpose (``may_be_emptied``); see :attr:`SinkSection.may_lose_rows`."""
         return self.may_be_emptied
 
 

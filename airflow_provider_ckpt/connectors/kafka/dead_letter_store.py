@@ -90,8 +90,7 @@ class KafkaDeadLetterStore:
         self._topics().ensure_dead_letter_topic(self._queue.topic, None, self._queue.compression)
 
     def outputs(self) -> Sequence[Output]:
-        """Return the dead letter topic as a list of one place, empty if it does not exist; see :class:`NamesOutputs`.
-        """
+        """Return a list of the dead letter topic, empty if the topic does not exist; see :class:`NamesOutputs`."""
         found = self._topics().find(self._queue.topic)
         return [WrittenTarget("dead_letter_queue.topic", found.name, "kafka", found.id)] if found else []
 
@@ -130,8 +129,9 @@ class KafkaDeadLetterStore:
             raise self._close_and_describe(failures)
 
     def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
-        """Yield the dead letters of the given attempts, reading the topic once; see
-        :meth:`DeadLetterStore.dead_letters`.
+        """Yield the dead letters of the given attempts, after reading the topic once.
+
+        See :meth:`DeadLetterStore.dead_letters`.
         """
         wanted = list(sources)
         topics = self._topics()

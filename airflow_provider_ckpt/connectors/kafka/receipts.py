@@ -196,8 +196,7 @@ class ReceiptsTopicState:
 
     @property
     def target(self) -> Mapping[str, Any] | None:
-        """Offsets of the target topic, JSON-ready, as stored with the ledger's newest epoch; None if none are stored.
-        """
+        """Offsets of the target topic, JSON-ready, as stored with the ledger's newest epoch; None if there are none."""
         noted: Mapping[str, Any] | None = json.loads(self.fences.get(self.newest_epoch, b"{}")).get("target")
         return noted
 

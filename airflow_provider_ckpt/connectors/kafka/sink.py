@@ -78,8 +78,7 @@ class KafkaSink:
         return f"kafka://{bootstrap_servers(self._connection)}/{self._name}"
 
     def check(self) -> None:
-        """Raise ConfigError if the target is missing, or one topic is named for two purposes; see :meth:`Sink.check`.
-        """
+        """Raise ConfigError if the target is missing, or a topic is named for two purposes; see :meth:`Sink.check`."""
         self._refuse_shared_topics()
         self._target_topic()
 
@@ -100,8 +99,7 @@ class KafkaSink:
         return [WrittenTarget(key, topic.name, "kafka", topic.id) for key, topic in found.items() if topic is not None]
 
     def check_columns(self, columns: Sequence[tuple[str, str]]) -> None:
-        """Raise ConfigError if rows of these columns cannot be converted to messages; see :meth:`Sink.check_columns`.
-        """
+        """Raise ConfigError if rows of these columns cannot become messages; see :meth:`Sink.check_columns`."""
         refuse_unfit_columns(columns, KafkaSinkSection.of(self._pipeline).key, self._pipeline.name)
 
     def claims(self) -> Claims:
@@ -166,8 +164,7 @@ class KafkaSink:
                 yield receipt
 
     def batches_without_receipt(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
-        """Return the given batches without a receipt in the receipts topic; see :meth:`Sink.batches_without_receipt`.
-        """
+        """Return the given batches without a receipt in the topic; see :meth:`Sink.batches_without_receipt`."""
         if not keys or not self._receipts_topic():
             return list(keys)
         with closing(self._receipts_reader(committed=True)) as reader:

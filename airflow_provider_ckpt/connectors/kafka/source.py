@@ -68,8 +68,7 @@ class KafkaSource:
         self._warned_at: dict[int, int] = {}
 
     def check(self) -> None:
-        """Raise an error if the topic cannot be reached, does not exist or may not be read; see :meth:`Source.check`.
-        """
+        """Raise an error if the topic does not exist, or cannot be reached or read; see :meth:`Source.check`."""
         if not self._topic().readable:
             raise ConfigError(
                 f"the user of connection {self._connection.id!r} may not read topic {self._name}.",
@@ -87,8 +86,7 @@ class KafkaSource:
         return output.identity == self._topic().id
 
     def partitions(self) -> Sequence[SourcePartition]:
-        """Return the topic's partitions; their identities contain the topic id, by which a recreated topic is detected.
-        """
+        """Return the topic's partitions; their identities contain the topic id, which reveals a recreated topic."""
         topic = self._topic()
         self._id = topic.id
         return [SourcePartition(topic.partition_id(number), f"{topic.id}/{number}") for number in topic.partitions]

@@ -70,8 +70,7 @@ class KafkaWriter:
 
     @naming_batch
     def deliver(self, task: BatchTask, content: BatchContent) -> Outcome | Refused:
-        """Write a batch's rows, dead letters and receipt, unless it has a receipt already; see :meth:`Writer.deliver`.
-        """
+        """Write a batch's rows, dead letters and receipt, unless it has a receipt; see :meth:`Writer.deliver`."""
         from confluent_kafka import KafkaException
 
         queue = self._pipeline.dead_letter_queue

@@ -1,4 +1,6 @@
-"""Declare the postgres connector: the keys of its ``source`` and ``sink`` sections, and the classes that implement it.
+"""Declare the postgres connector: the keys of its ``source`` and ``sink`` sections, and the classes that do the work.
+
+The module is light: the classes are named by their paths, and imported when they are needed.
 """
 
 from __future__ import annotations

@@ -135,6 +135,5 @@ class PostgresDatabase:
 
 
 def _reference(name: str) -> str:
-    """Return a schema's or table's name as ``source.table`` has it: in double quotes if it contains a dot or a quote.
-    """
+    """Return a schema's or table's name as ``source.table`` has it: in double quotes if it contains a dot or quote."""
     return quote(name) if set('."') & set(name) else name

@@ -179,8 +179,7 @@ def _from_planned_end(relation: _Relation) -> str:
 
 
 def _snapshot(progress: TableProgress) -> SourceSnapshot | None:
-    """Return the snapshot that the table's last planning stored; None if there is none, or it is not of the plan's end.
-    """
+    """Return the snapshot that the table's last planning stored; None if there is none, or its end is another."""
     state = progress.state or {}
     if SNAPSHOT not in state:
         return None

@@ -1,5 +1,4 @@
-"""Copy ranges of pages of a table to the staging table of a refresh, as the bytes of binary COPY; see ``raw_copy.py``.
-"""
+"""Copy ranges of pages of a table to the staging table of a refresh as bytes of binary COPY; see ``raw_copy.py``."""
 
 from __future__ import annotations
 

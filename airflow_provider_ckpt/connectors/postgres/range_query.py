@@ -1,5 +1,4 @@
-"""Build the query that reads one batch: the rows in a range of the cursor column, in the same order at each execution.
-"""
+"""Build the query that reads one batch: the rows in a range of the cursor column, in the same order at each time."""
 
 from __future__ import annotations
 

@@ -203,8 +203,7 @@ class PostgresSink(SinkSession):
         return [BatchKey(*row) for row in rows]
 
     def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
-        """Yield the dead letters of the given attempts, with one query for each attempt; see :meth:`Sink.dead_letters`.
-        """
+        """Yield the dead letters of the given attempts, with one query for each; see :meth:`Sink.dead_letters`."""
         for source in sources:
             with self._session("reading dead letters") as fetch:
                 bookkeeping = self._bookkeeping(fetch)

@@ -171,8 +171,7 @@ class PostgresSource(SourceSession):
             return plan if request.lag_only else self._late_rows.check_plan(fetch, table, request, plan, greatest)
 
     def may_have_late_records(self) -> bool:
-        """Return True: an application may choose any cursor value, or take one from a sequence long before its INSERT.
-        """
+        """Return True: an application may choose any cursor value, or get it from a sequence long before its INSERT."""
         return True
 
     def watch(

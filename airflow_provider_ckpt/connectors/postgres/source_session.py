@@ -1,5 +1,4 @@
-"""Connection of a postgres source to its database, and the description of its table, for ``incremental`` and ``full``.
-"""
+"""Connection of a postgres source to its database, and the description of its table, for both values of ``mode``."""
 
 from __future__ import annotations
 

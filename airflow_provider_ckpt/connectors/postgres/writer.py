@@ -237,8 +237,7 @@ class PostgresWriter:
         return bool(self._key) and may_overwrite(task.key)
 
     def _now(self) -> datetime:
-        """Return the server's present time: its time when the connection was opened, plus the time passed since then.
-        """
+        """Return the server's present time: its time when the connection was opened, plus the time passed since."""
         server_time, at = self._clock
         return server_time + timedelta(seconds=time.monotonic() - at)
 

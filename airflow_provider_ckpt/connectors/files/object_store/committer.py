@@ -1,6 +1,6 @@
-"""Second phase of a files sink in an object store: commit what the lanes of a wave have staged.
+"""Second phase of a files sink in an object store: commit the batches that the lanes of a wave have staged.
 
-``two_phase/committer.py`` does so; ``version.py`` has the commit itself.
+``two_phase/committer.py`` has the procedure; ``version.py`` has the commit itself.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ class ObjectFilesOpener:
         return str(self._layout.prefix)
 
     def open(self, schema: str | None) -> ObjectFilesVersion:  # noqa: ARG002  # files need no columns
-        """Return the state of the sink as it is now."""
+        """Return the state of the sink as it is now.
+
+        :param schema: not used, since files need no columns
+        """
         return ObjectFilesVersion(self._layout)
 
     def close(self) -> None:
@@ -36,7 +39,7 @@ class ObjectFilesOpener:
 
 
 def object_files_committer(pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> TableCommitter:
-    """Return the committer of a pipeline.
+    """Return the committer of a pipeline whose files sink is in an object store.
 
     :param pipeline: ``sink.path`` is the URL of a prefix
     :param connection: the object store's connection

@@ -1,10 +1,10 @@
-"""Fence of a files sink in an object store: replace the head object by one with the new epoch, if it has not changed.
+"""Raise the fence of a files sink in an object store: replace the head object, if unchanged, by one with the new epoch.
 
 Every commit replaces the head object, too, on the condition that it still has the content in which the commit's epoch
 was checked (see ``version.py``). So a commit that was prepared before the fence is refused by the store, and a commit
 that is prepared after it sees the newer epoch.
 
-A prefix whose receipts are lost is fenced only once a user has accepted it as it is.
+A prefix whose receipts are lost is fenced only if a user has accepted the loss.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ def fence(
     """Shut out all older epochs from the prefix: once this returns, no commit of an older epoch can succeed.
 
     :param layout: keys of the sink
-    :param receipts: its receipts
+    :param receipts: receipts of the sink
     :param epoch: the new epoch
     :param contention: limit of the retries while other writers commit first
-    :param accepting: whether a user accepted a prefix that has lost its receipts
+    :param accepting: whether a user has accepted a prefix that has lost its receipts
     :return: number of the newest receipt node; None if there is none
-    :raises SinkChangedError: if the prefix has lost its receipts, and no user accepted it
+    :raises SinkChangedError: if the prefix has lost its receipts, and no user has accepted the loss
     :raises FencedError: if the fence is at a newer epoch
     :raises SinkError: if other writers keep committing first until the time is over
     """

@@ -55,7 +55,7 @@ class ObjectLayout(TableLayout):
 
     @property
     def head(self) -> ObjectLocation:
-        """Object with the fence and the number of the newest receipt node."""
+        """Object with the fence's epoch and the number of the newest receipt node."""
         return cast("ObjectLocation", self.pipeline_directory / "head")
 
     @property
@@ -69,18 +69,22 @@ class ObjectLayout(TableLayout):
         return self.prefix / f"{BOOKKEEPING_DIRECTORY}/target"
 
     def ledgers(self) -> frozenset[str]:
-        """Return the ids of all ledgers that ever fenced this pipeline here."""
+        """Return the ids of all ledgers that ever raised a fence for this pipeline at this prefix."""
         own = self.prefix / BOOKKEEPING_DIRECTORY
         ledgers = [name for name in own.names() if any((own / f"{name}/{escape(self.pipeline)}").names())]
         return frozenset(unescape(name) for name in ledgers)
 
     def new_file(self, key: BatchKey, epoch: int) -> str:
-        """Return a unique name for a batch's visible object."""
+        """Return a unique name for a batch's visible object.
+
+        :param key: the batch
+        :param epoch: epoch of the run
+        """
         partition = re.sub(r"[^A-Za-z0-9]+", "-", key.partition)[:80]
         return f"{DATA_PREFIX}{partition}-{key.generation}-{key.seq:08d}-{epoch}-{secrets.token_hex(8)}.{self.format}"
 
     def staged_file(self, key: BatchKey, name: str) -> ObjectLocation:
-        """Return the staged object that will become visible under a name.
+        """Return the location of a staged object: the hidden object that becomes visible under a name.
 
         :param key: the batch
         :param name: the name
@@ -88,7 +92,7 @@ class ObjectLayout(TableLayout):
         return self.staged / f"{escape(key.partition)}/{name}"
 
     def staged_batches(self) -> dict[str, tuple[BatchKey, int]]:
-        """Return batch and epoch of each staged object, by the name under which it will become visible."""
+        """Return the batch and the epoch of each staged object, by the name under which it will become visible."""
         found = {}
         for key in self.staged.objects():
             partition, _, name = key.partition("/")

@@ -1,7 +1,7 @@
-"""Make the rows of committed batches visible: copy each staged object to its final name, then remove it.
+"""Publish the rows of committed batches: copy each staged object to its final name, then remove the staged object.
 
-Both steps have the same result when they are repeated, so it does not matter how often, and by which process, they are
-done. Objects of attempts that never got a receipt are removed after the fence, when they cannot get one any more.
+Both steps have the same result when they are repeated, so any number of processes may do them any number of times.
+Objects of attempts that never got a receipt are removed after the fence, when they cannot get one any more.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ def publish(layout: ObjectLayout, committed: Iterable[CommittedReceipt]) -> None
 
 
 def roll_forward(layout: ObjectLayout, receipts: ReceiptChain, head: int | None) -> None:
-    """Make the rows of all committed batches visible whose objects are still staged.
+    """Make the rows of those committed batches visible whose objects are still staged.
 
     :param layout: keys of the sink
-    :param receipts: its receipts
+    :param receipts: receipts of the sink
     :param head: number of the newest receipt node
     """
     staged = layout.staged_batches()
@@ -56,7 +56,7 @@ def sweep(layout: ObjectLayout, receipts: ReceiptChain, head: int | None, epoch:
     """Make committed batches visible, and remove the other staged objects of older epochs.
 
     :param layout: keys of the sink
-    :param receipts: its receipts
+    :param receipts: receipts of the sink
     :param head: number of the newest receipt node
     :param epoch: epoch of the fence
     """
@@ -67,7 +67,7 @@ def sweep(layout: ObjectLayout, receipts: ReceiptChain, head: int | None, epoch:
 
 
 def find_missing_files(layout: ObjectLayout, committed: Iterable[CommittedReceipt]) -> Sequence[CommittedReceipt]:
-    """Return the receipts whose objects are neither visible nor staged; none if readers may remove files.
+    """Return the receipts whose objects are neither visible nor staged; an empty list if readers may remove files.
 
     :param layout: keys of the sink
     :param committed: the receipts

@@ -31,7 +31,7 @@ from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
 
 
 class ObjectFilesSink(DocumentsBesideTarget):
-    """Control side of files below a prefix of an object store; see :class:`Sink`.
+    """Control side of a files sink below a prefix of an object store; see :class:`Sink`.
 
     :param pipeline: ``sink.path`` is the prefix's URL
     :param connection: the object store's connection
@@ -54,15 +54,18 @@ class ObjectFilesSink(DocumentsBesideTarget):
         return f"files+{self._layout.prefix.uri}"
 
     def check(self) -> None:
-        """Raise an error if the prefix is not writable, has other objects, or the store ignores conditions."""
+        """Raise an error if the prefix is not writable or has foreign objects, or the store ignores conditions.
+
+        Foreign objects are those of another writer or in another format. See :meth:`Sink.check`.
+        """
         prefix = self._layout.prefix
         prefix.check_writable("sink.path")
         refuse_foreign_files(self._names_to_check(), self._layout.format, place=prefix, in_store=True)
 
     def _names_to_check(self) -> Sequence[str]:
-        """Return the names of all objects before the first fence, later those of the newest commit alone.
+        """Return the names of all objects below the prefix before the first fence, later those of the newest commit.
 
-        A prefix that this sink has written to for long may have too many objects to list them in each run.
+        A prefix to which this sink has written for a long time may have too many objects to list them in each run.
         """
         version = ObjectFilesVersion(self._layout)
         if version.epoch == 0:
@@ -73,10 +76,10 @@ class ObjectFilesSink(DocumentsBesideTarget):
             return []  # reported with the claims
 
     def create_bookkeeping(self) -> None:
-        """Create nothing: the first fence creates the objects for it; see :meth:`Sink.create_bookkeeping`."""
+        """Do nothing: the first fence creates the bookkeeping objects; see :meth:`Sink.create_bookkeeping`."""
 
     def outputs(self) -> Sequence[Output]:
-        """Return the visible objects, and those of the dead letters, as outputs; see :class:`NamesOutputs`."""
+        """Return the visible objects and the dead letter objects as written places; see :class:`NamesOutputs`."""
         layout = self._layout
         rows = WrittenFiles("sink.path", layout.prefix, DATA_PREFIX, f".{layout.format}")
         return (
@@ -88,7 +91,10 @@ class ObjectFilesSink(DocumentsBesideTarget):
         refuse_types(columns, self._layout.format)
 
     def claims(self) -> Claims:
-        """Return this ledger's fence, the ledgers that fenced this pipeline, the target's id, and evidence of loss."""
+        """Return this ledger's fence, the ledgers that fenced this pipeline, the target's id, and evidence of loss.
+
+        See :meth:`Sink.claims`.
+        """
         version = ObjectFilesVersion(self._layout)
         loss = find_loss(version, self._receipts)
         self._reported_loss = loss is not None
@@ -97,10 +103,13 @@ class ObjectFilesSink(DocumentsBesideTarget):
         return Claims(version.epoch, self._layout.ledgers(), version.target, evidence)
 
     def fence(self, epoch: int) -> None:
-        """Shut out all older epochs, then publish or remove what they have staged.
+        """Shut out all older epochs, then publish or remove the objects that they have staged; see :meth:`Sink.fence`.
 
         If :meth:`claims` or :meth:`receipts` of this object reported a loss of receipts before, the caller continues
         only because a user accepted that loss, so the fence accepts it, too.
+
+        :param epoch: the new epoch
+        :raises FencedError: if the fence is at a newer epoch
         """
         contention = CommitRetries(self._pipeline, str(self._layout.prefix))
         head = fence(self._layout, self._receipts, epoch, contention, accepting=self._reported_loss)
@@ -120,7 +129,7 @@ class ObjectFilesSink(DocumentsBesideTarget):
             raise
 
     def batches_without_receipt(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
-        """Return the given batches that have no readable receipt, or whose object is gone."""
+        """Return the given batches without a readable receipt or object; see :meth:`Sink.batches_without_receipt`."""
         version = ObjectFilesVersion(self._layout)
         missing = set(batches_without_rows(version, self._receipts, keys))
         if not self._layout.files_may_go:
@@ -131,7 +140,8 @@ class ObjectFilesSink(DocumentsBesideTarget):
     def target_rows(self, *, exact: bool = False) -> int | None:
         """Return the number of rows in all visible objects, including those of other pipelines below the prefix.
 
-        :param exact: whether to read every object; otherwise the result is None, as it is if readers may remove files
+        :param exact: whether to read every object; if False, the result is None. It is also None if readers may remove
+            files
         """
         if not exact or self._layout.files_may_go:
             return None

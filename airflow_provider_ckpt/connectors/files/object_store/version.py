@@ -1,4 +1,4 @@
-"""State of a files sink in an object store, and the commit that replaces it: of two commits to it, the first wins.
+"""State of a files sink in an object store, and the commit that replaces it; of two commits to a state, the first wins.
 
 The state is one object, the *head*, with the fence's epoch and the newest receipts. The store replaces it only if it
 still has the content that was read.
@@ -22,7 +22,7 @@ _FORMAT = 1
 
 
 class ObjectFilesVersion(TableVersion):
-    """Implementation of :class:`TableVersion` for files in an object store: the content of the head object.
+    """State of a files sink in an object store, as the head object had it when it was read; see :class:`TableVersion`.
 
     :param layout: keys of the pipeline's objects
     :raises SinkError: if the head object is damaged
@@ -55,7 +55,7 @@ class ObjectFilesVersion(TableVersion):
 
     @property
     def epoch(self) -> int:
-        """Highest epoch fenced so far, 0 if none."""
+        """Epoch of the fence: the highest epoch that has been fenced; 0 if there is none."""
         return self._epoch
 
     @property
@@ -66,18 +66,18 @@ class ObjectFilesVersion(TableVersion):
 
     @property
     def number(self) -> int:
-        """Number of times that the head object was replaced."""
+        """Number of this state: how many times the head object has been replaced."""
         return self._number
 
     @property
     def next_number(self) -> int:
-        """Number that the next commit creates."""
+        """Number of the state that the next commit creates."""
         return self._number + 1
 
     def restored_version(self, since: int) -> None:  # see set_back
-        """Return None: only this sink changes the head object; :attr:`set_back` reports older contents.
+        """Return None, since only this sink changes the head object; :attr:`set_back` reports an older content.
 
-        :param since: number of an older version
+        :param since: number of an older state
         """
 
     @property
@@ -92,7 +92,7 @@ class ObjectFilesVersion(TableVersion):
         )
 
     def refuse_misfit(self, staged: StagedBatch) -> None:
-        """Accept every batch: files have no columns in common."""
+        """Accept every batch, since files need not have the same columns."""
 
     def commit(self, added: Sequence[StagedBatch], epoch: int, head: int, note: Mapping[str, Any]) -> bool:  # noqa: ARG002
         """Make a receipt node the head; see :meth:`TableVersion.commit`.
@@ -105,7 +105,7 @@ class ObjectFilesVersion(TableVersion):
         return self.replace(epoch, head)
 
     def replace(self, epoch: int, head: int | None) -> bool:
-        """Replace the head object if it still has the content that was read; return False if it has another.
+        """Replace the head object and return True, or return False if it no longer has the content that was read.
 
         :param epoch: epoch of the run
         :param head: number of the newest receipt node, None if there is none

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 
 class ObjectFilesWriter(TableWriter[ObjectFilesVersion]):
-    """Writer that stages each batch as one object; see :class:`~.sink_protocol.Writer`.
+    """Writing side of a files sink in an object store, in one lane: it stages each batch as one hidden object.
+
+    See :class:`~.sink_protocol.Writer`.
 
     :param pipeline: ``sink.path`` is the URL of a prefix, ``sink.format`` the format of its objects
     :param connection: the object store's connection
