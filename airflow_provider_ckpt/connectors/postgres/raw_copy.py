@@ -178,7 +178,7 @@ class PostgresRawCopy:
             self._reading = None
 
     def _columns_to_copy(self) -> list[str]:
-        """Return the names of the columns to copy: first the cursor, whose values are the positions, then the others."""
+        """Return the names of the columns to copy: first the cursor, whose values are the positions, then the rest."""
         cursor = PostgresSourceSection.of(self._pipeline).cursor
         return [cursor, *(name for name, _ in self._shape.columns if name != cursor)]
 

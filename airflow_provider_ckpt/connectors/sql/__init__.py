@@ -1,4 +1,5 @@
 """SQL source and sink: tables of any database with transactions, by SQLAlchemy and the database's own driver.
 
-What differs between databases is in dialects; ``mysql`` (for MySQL and MariaDB) and ``sqlite`` are built in.
+A dialect contains all that is special to one kind of database; ``mysql`` (for MySQL and MariaDB) and ``sqlite`` are
+built in.
 """

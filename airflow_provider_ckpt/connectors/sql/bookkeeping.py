@@ -1,6 +1,6 @@
-"""Bookkeeping tables of the sink beside its target: fence, receipts, dead letters, replays.
+"""Define the sink's bookkeeping tables beside its target (fence, receipts, dead letters, replays), and their keys.
 
-The keys of their rows include ledger and pipeline, so several pipelines and ledgers share the tables.
+The keys of the rows include ledger and pipeline, so several pipelines and ledgers share the tables.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class Bookkeeping:
 
     @property
     def place(self) -> str:
-        """Description of the schema, as the place where the fence is, for messages."""
+        """Description of the schema, as the place where the fence is stored, for messages."""
         return f"the schema {self.schema}"
 
     @cached_property
     def metadata(self) -> sa.MetaData:
-        """Definition of all tables."""
+        """SQLAlchemy's definition of all bookkeeping tables."""
         import sqlalchemy as sa
 
         metadata = sa.MetaData(schema=sa.quoted_name(self.schema, quote=True) if self.schema else None)
@@ -57,7 +57,10 @@ class Bookkeeping:
         return metadata
 
     def table(self, name: str) -> sa.Table:
-        """Return one of the tables."""
+        """Return SQLAlchemy's definition of one of the bookkeeping tables.
+
+        :param name: name of the table, such as ``ckpt_sink_fence``
+        """
         return next(table for table in self.metadata.sorted_tables if table.name == name)
 
     def _define(self, metadata: sa.MetaData) -> None:
@@ -113,11 +116,15 @@ class Bookkeeping:
         )  # fmt: skip
 
     def mine(self, table: sa.Table) -> sa.ColumnElement[bool]:
-        """Return the condition for rows of this ledger and pipeline."""
+        """Return the SQL condition for the rows of this ledger and pipeline in a bookkeeping table."""
         return (table.c.ledger == self.context.ledger) & (table.c.pipeline == self.context.pipeline)
 
     def of_batch(self, table: sa.Table, key: BatchKey) -> sa.ColumnElement[bool]:
-        """Return the condition for rows of one batch."""
+        """Return the SQL condition for the rows of one batch in a bookkeeping table.
+
+        :param table: the bookkeeping table
+        :param key: the batch
+        """
         columns = table.c
         return (
             self.mine(table)
@@ -127,7 +134,7 @@ class Bookkeeping:
         )
 
     def key_values(self, key: BatchKey) -> dict[str, Any]:
-        """Return the values of a batch's key, by column."""
+        """Return the values of the columns that identify a batch, by column name."""
         return {
             "ledger": self.context.ledger,
             "pipeline": self.context.pipeline,
@@ -137,7 +144,7 @@ class Bookkeeping:
         }
 
     def lacks(self, connection: sa.Connection) -> bool:
-        """Return whether one of the tables does not exist."""
+        """Return whether one of the bookkeeping tables does not exist."""
         import sqlalchemy as sa
 
         inspector = sa.inspect(connection)
@@ -146,14 +153,14 @@ class Bookkeeping:
         )
 
     def receipts(self) -> sa.Select[Any]:
-        """Return a query of this pipeline's receipts, whose rows :func:`.to_receipt` takes."""
+        """Return a query of this pipeline's receipts, whose rows :func:`.to_receipt` converts."""
         import sqlalchemy as sa
 
         table = self.table(RECEIPT)
         return sa.select(*(table.c[name] for name in _RECEIPT)).where(self.mine(table))
 
     def receipt_values(self, receipt: Receipt) -> dict[str, Any]:
-        """Return the row of a receipt, by column."""
+        """Return the row that stores a receipt, as values by column name."""
         counts = receipt.counts
         return self.key_values(receipt.key) | {
             "range_start": receipt.range.start,
@@ -169,5 +176,5 @@ class Bookkeeping:
 
 
 def now() -> datetime:
-    """Return the present time in UTC without a zone, as the tables store it."""
+    """Return the present time in UTC without a zone, as the bookkeeping tables store it."""
     return datetime.now(UTC).replace(tzinfo=None)

@@ -1,8 +1,9 @@
 """Find the closed bound: the position below which no new rows can appear in a table.
 
 Numbers are given to rows before they are committed, and with ``innodb_autoinc_lock_mode = 2`` even out of order. So a
-bound, one past the greatest visible cursor value, is closed once all transactions have ended that ran when it was
-recorded. Where they cannot be seen, it is closed when ``close_wait`` has passed; with a single writer, immediately.
+bound, one past the greatest visible cursor value, is closed once all transactions have ended that ran when the bound
+was noted. If running transactions cannot be seen, it counts as closed when ``close_wait`` has passed; with a single
+writer, immediately.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from airflow_provider_ckpt.connectors.sql.source_table import SourceTable
 from airflow_provider_ckpt.connectors.sql.times import MICROSECONDS_A_DAY
 
 _BEGINNING_SECONDS = 0.2
-"""Time in which a statement that has got its number begins its transaction, in seconds."""
+"""Time in seconds within which the transaction of a statement that has got its number becomes visible."""
 
 _PAUSE_SECONDS = 0.1
 _LAG_SECONDS = 1.0
 """Longest wait when only the lag is measured, in seconds."""
 
 _WESTERNMOST_SECONDS = 12 * 3600
-"""Seconds by which the westernmost time zone is behind UTC; a calendar day ends there last."""
+"""Number of seconds by which the westernmost time zone, in which a calendar day ends last, is behind UTC."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +43,13 @@ class ClosedBound:
 
 
 def candidate(table: SourceTable, greatest: int | None) -> int | None:
-    """Return the position after the greatest one; None for an empty table.
+    """Return a candidate for the closed bound: the position after the greatest one; None for an empty table.
 
-    A coarse cursor gives its present value to later rows, too: the present day, or the present second, stays open.
+    A coarse cursor gives its present value to later rows, too. So for a date or a time without microseconds, the
+    candidate does not exceed the present day or the present unit of time.
+
+    :param table: the source table
+    :param greatest: the greatest visible position; None for an empty table
     """
     if greatest is None:
         return None
@@ -63,11 +68,11 @@ def candidate(table: SourceTable, greatest: int | None) -> int | None:
 def wait_until_closed(
     table: SourceTable, noted: int | None, stored: Mapping[str, Any], close_wait: float, *, lag_only: bool
 ) -> ClosedBound:
-    """Return the newest bound that has closed, after a wait if there is none.
+    """Return the newest bound that has closed, after waiting for the running transactions to end.
 
-    :param table: the table
-    :param noted: bound that has just been noted; None for an empty table
-    :param stored: bound that an earlier planning noted, and that had not closed
+    :param table: the source table
+    :param noted: candidate that has just been noted; None for an empty table
+    :param stored: state with a candidate that an earlier planning noted, and that had not closed then; may be empty
     :param close_wait: longest wait in seconds
     :param lag_only: whether the plan only serves to measure the lag
     """

@@ -1,4 +1,4 @@
-"""Columns of a table as source and sink need them: the kind of each column's values, and its limits."""
+"""Columns of a table as source and sink need them: the kind of each column's values, and limits such as its length."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ TEXT_KINDS = frozenset({Kind.TEXT, Kind.ENUM, Kind.SET, Kind.OTHER_TEXT, Kind.TI
 class Column:
     """Column of a table.
 
-    :param name: its name
+    :param name: the column's name
     :param kind: kind of its values
     :param type_text: its type as the database writes it, for messages
-    :param nullable: whether it may be NULL
-    :param filled: whether the database fills it if a row lacks it: it has a default or numbers itself
+    :param nullable: whether its value may be NULL
+    :param filled: whether the database fills it in a row that lacks it: it has a default or is numbered
     :param numbered: whether the database numbers it, so that NULL would become a number
-    :param generated: whether it is computed from others, so that it cannot be written
-    :param low: least integer that it can hold
-    :param high: greatest integer that it can hold
+    :param generated: whether the database computes it from other columns, so that it cannot be written
+    :param low: least integer that the column can hold
+    :param high: greatest integer that the column can hold
     :param length: greatest number of characters, bytes or bits; None if unlimited
     :param fixed: whether shorter binary values are padded to ``length``
-    :param precision: digits of a decimal; None if it keeps all
-    :param scale: digits of a decimal after the point
-    :param digits: digits of a decimal that are kept, whatever its declared precision; None if all are
-    :param fraction: digits of a second after the point
+    :param precision: number of digits of a decimal; None if the column keeps all digits
+    :param scale: number of digits of a decimal after the point
+    :param digits: number of digits of a decimal that are kept, whatever its declared precision; None if all are
+    :param fraction: number of digits of a second after the point
     :param choices: texts that an enum or a set accepts
     """
 
@@ -76,7 +76,7 @@ class Column:
 
     @property
     def spark(self) -> str:
-        """Spark SQL type as which its values are read."""
+        """Spark SQL type as which the column's values are read."""
         if self.kind is Kind.INTEGER:
             return _spark_integer(self.low, self.high)
         if self.kind is Kind.DECIMAL:
@@ -116,7 +116,7 @@ class Table:
     :param unique: columns of each unique key whose columns are not nullable; the primary key is first, if there is one
     :param other_unique: columns of the unique keys with a nullable or computed column
     :param is_view: whether it is a view
-    :param problem: why it cannot be a target of exactly-once delivery, and what to do; None if it can
+    :param problem: reason why it cannot be a target of exactly-once delivery, and the remedy; None if it can
     """
 
     schema: str

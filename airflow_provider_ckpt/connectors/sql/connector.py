@@ -1,4 +1,7 @@
-"""Connector of SQL databases by SQLAlchemy: MySQL, MariaDB, SQLite, and others whose dialect is installed."""
+"""Declare the sql connector: the keys of its ``source`` and ``sink`` sections, and the classes that do the work.
+
+It serves MySQL, MariaDB, SQLite, and other databases whose SQLAlchemy dialect is installed.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ FIRST_DAY = -719_162
 
 
 class SqlSourceSection(SourceSection):
-    """Table to read.
+    """Section ``source`` of a pipeline that reads a table of an SQL database.
 
     :param connection: Airflow connection id of the database
     :param table: ``schema.table`` or ``table``; in MySQL and MariaDB, the schema is a database
@@ -43,24 +46,27 @@ class SqlSourceSection(SourceSection):
 
 
 class SqlSinkSection(TableSinkSection):
-    """Table to write to; its keys are those of :class:`.TableSinkSection`, and one more.
+    """Section ``sink`` of a pipeline that writes to a table of an SQL database.
 
-    In MySQL and MariaDB, the schema in ``table`` is a database.
+    Its other keys are those of :class:`.TableSinkSection`. In MySQL and MariaDB, the schema in ``table`` is a database.
 
-    :param untested_dialect: whether ``delivery: exactly_once`` is allowed with a dialect that the conformance suite has
-        not been run with
+    :param untested_dialect: whether ``delivery: exactly_once`` is allowed with a dialect that has not passed the
+        conformance suite
     """
 
     untested_dialect: bool = False
 
     @classmethod
     def name_in_place(cls, name: str) -> str:
-        """Return a name in double quotes where it needs them; see :meth:`SinkSection.name_in_place`."""
+        """Return a name, in double quotes if it contains a dot or a quote; see :meth:`SinkSection.name_in_place`.
+
+        :param name: name of a schema or table
+        """
         return quote(name) if set('."`') & set(name) else name
 
     @property
     def place_parts(self) -> tuple[str, ...]:
-        """Schema, if given, and table; see :attr:`SinkSection.place_parts`."""
+        """Names of the target's schema, if given, and of its table; see :attr:`SinkSection.place_parts`."""
         return tuple(filter(None, split_name(self.table)))
 
 

@@ -1,4 +1,4 @@
-"""Connection to a database, which opens when it is needed and turns exceptions into the package's errors."""
+"""Connection to an SQL database, which is opened when it is needed and converts exceptions to the package's errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sqlalchemy.exc import DBAPIError
 
 WRITES = "ckpt_writes"
-"""Execution option of a connection whose transactions write."""
+"""Name of the execution option that marks a connection whose next transaction writes."""
 
 
 class Database:
@@ -34,7 +34,7 @@ class Database:
 
     @property
     def is_open(self) -> bool:
-        """True if the connection is open."""
+        """True if the connection to the database is open."""
         return self._open is not None
 
     @property
@@ -43,7 +43,7 @@ class Database:
         return self.dialect.address(self.known)
 
     def connect(self, *, writes: bool = False) -> sa.Connection:
-        """Return the connection, opened if it is not.
+        """Return the connection, after opening it if it is not open.
 
         :param writes: whether the next transaction writes
         :raises SourceError: or :class:`SinkError`, if it cannot be opened
@@ -92,7 +92,7 @@ class Database:
             raise
 
     def failed(self, error: DBAPIError, operation: str) -> ErrorInfo:
-        """Roll back after an exception, and return it as error information; a lost connection is closed.
+        """Roll back after an exception, and return the error information; close a connection that is lost.
 
         :param error: the exception
         :param operation: the failed operation, for the message
@@ -103,7 +103,7 @@ class Database:
         return error_info(self.dialect.classify(error), self._kind, operation, lost=lost)
 
     def roll_back(self) -> bool:
-        """Roll back the open transaction, if there is one; return False if the connection is lost, and close it."""
+        """Roll back the open transaction, if there is one; return False and close the connection if it is lost."""
         from sqlalchemy.exc import SQLAlchemyError
 
         if self._open is None:

@@ -1,4 +1,4 @@
-"""Write dead letters in their batch's transaction, and read them back."""
+"""Write dead letters to the sink's table in their batch's transaction, and read them back."""
 
 from __future__ import annotations
 
@@ -98,5 +98,5 @@ def _bytes(value: Any) -> bytes | None:
 
 
 def _storable(text: str) -> str:
-    """Return the text with unpaired surrogates replaced, which UTF-8 lacks."""
+    """Return the text with unpaired surrogates replaced, since they cannot be encoded as UTF-8."""
     return text.encode("utf-8", "replace").decode()

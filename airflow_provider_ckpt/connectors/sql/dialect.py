@@ -1,8 +1,9 @@
-"""Base class of dialects: all that source and sink must know of a kind of database, with general answers.
+"""Base class of dialects: what source and sink must know about one kind of database, with answers that suit most.
 
 A distribution adds a dialect as an entry point of the group ``airflow_provider_ckpt.sql_dialects``; its name is
 SQLAlchemy's name of the dialect, its value the import path of a subclass. Only with :attr:`~SqlDialect.tested` may a
-dialect deliver exactly once without ``sink.untested_dialect: true``; set it once the conformance suite passes.
+dialect deliver exactly once without ``sink.untested_dialect: true``; a dialect sets it once the conformance suite
+passes.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ _SIZES = {"SMALLINT": 15, "INTEGER": 31, "BIGINT": 63}
 
 
 class SqlDialect:
-    """Database of a kind, with answers that suit most databases; a subclass replaces those that do not.
+    """One kind of database; a subclass replaces the methods whose general answers do not suit its database.
 
     :cvar name: SQLAlchemy's name of the dialect
     :cvar label: name of the product, for messages
-    :cvar tested: whether the conformance suite passes, so that it may deliver exactly once
+    :cvar tested: whether the conformance suite passes, so that the dialect may deliver exactly once
     :cvar connection_types: types of Airflow connections that lead to such a database
     :cvar drivername: SQLAlchemy's name of dialect and driver
-    :cvar install: what to install if the driver is missing
+    :cvar install: name of the distribution to install if the driver is missing
     :cvar isolation: isolation level of all transactions; None for the driver's default
     :cvar sees_transactions: whether a source can wait for running transactions (:meth:`running_transactions`)
     """
@@ -58,7 +59,10 @@ class SqlDialect:
         return sa.URL.create(self.drivername, known.login, known.password, known.host, known.port, known.schema)
 
     def namespace(self, connection: Connection) -> tuple[str, str | None]:
-        """Return OpenLineage's namespace of the database, and the name that comes before a table's, if any."""
+        """Return OpenLineage's namespace of the database, and the name that precedes a table's name, or None.
+
+        :param connection: the Airflow connection
+        """
         port = f":{connection.port}" if connection.port else ""
         return f"{self.name}://{connection.host or 'localhost'}{port}", connection.schema
 
@@ -68,14 +72,14 @@ class SqlDialect:
         return f"{namespace}/{database or ''}"
 
     def connect_args(self, connection: Connection) -> dict[str, Any]:  # noqa: ARG002
-        """Return arguments for the driver's ``connect``, beside those of :meth:`url`."""
+        """Return the arguments for the driver's function ``connect`` that :meth:`url` does not contain."""
         return {}
 
     def prepare(self, engine: sa.Engine) -> None:
-        """Register what must happen whenever a connection is opened or a transaction begins."""
+        """Register SQLAlchemy's listeners that configure each new connection and transaction; here there are none."""
 
     def classify(self, error: DBAPIError) -> Failure:
-        """Return the meaning of an exception, by SQLAlchemy's classes of exceptions."""
+        """Return the meaning of a driver's exception, judged by SQLAlchemy's class of the exception."""
         from sqlalchemy import exc
 
         text = first_line(error)
@@ -90,8 +94,8 @@ class SqlDialect:
         """Return a table or view with its columns and keys; None if it does not exist.
 
         :param connection: an open connection
-        :param schema: its schema; None for the connection's default
-        :param name: its name
+        :param schema: schema of the table; None for the connection's default
+        :param name: name of the table
         """
         import sqlalchemy as sa
 
@@ -130,7 +134,7 @@ class SqlDialect:
         return None
 
     def column(self, described: Any) -> Column:
-        """Return a column as SQLAlchemy's inspector describes it.
+        """Return the :class:`.Column` for a column that SQLAlchemy's inspector describes.
 
         :param described: an element of the list that ``Inspector.get_columns`` returns
         """
@@ -164,7 +168,7 @@ class SqlDialect:
         return Column(kind=found, **common)
 
     def target_problem(self, connection: sa.Connection, schema: str | None, name: str) -> tuple[str, str] | None:  # noqa: ARG002
-        """Return why a table cannot be a target of exactly-once delivery, and what to do; None if it can.
+        """Return why a table cannot be a target of exactly-once delivery, and the remedy; None if it can.
 
         :param connection: an open connection
         :param schema: the table's schema; None for the connection's default
@@ -173,39 +177,47 @@ class SqlDialect:
         return None
 
     def key_problem(self, table: Table, key: Sequence[str]) -> tuple[str, str] | None:
-        """Return why rows cannot be replaced by a key, and what to do; None if they can.
+        """Return why rows of a table cannot be replaced by a key, and the remedy; None if they can.
 
         :param table: the target
-        :param key: its columns, which are the columns of a unique key that cannot be NULL
+        :param key: columns of a unique key of the table that cannot be NULL
         """
         del table, key
         return f"{self.label} has no upsert in this version", "Use mode: append, or install a dialect that has it."
 
     def server_problems(self, connection: sa.Connection) -> tuple[Sequence[tuple[str, str]], Sequence[str]]:  # noqa: ARG002
-        """Return why a server cannot hold a target, each with what to do, and warnings about its settings."""
+        """Return reasons why the server cannot hold a target, each with the remedy, and warnings about its settings.
+
+        :param connection: an open connection
+        """
         return (), ()
 
     def server_identity(self, connection: sa.Connection) -> str:
-        """Return a text that identifies the database itself, and changes if another is in its place."""
+        """Return a text that identifies the database itself, and that changes if another database takes its place.
+
+        :param connection: an open connection
+        """
         return str(connection.engine.url.host or "")
 
     def server_time(self, connection: sa.Connection) -> datetime:  # noqa: ARG002
-        """Return the server's present time with a zone; here this machine's."""
+        """Return the server's present time with a zone; the base class returns this machine's time."""
         return datetime.now(UTC)
 
     def table_options(self) -> Mapping[str, Any]:
-        """Return options of SQLAlchemy's ``Table`` for bookkeeping tables."""
+        """Return the options of SQLAlchemy's ``Table`` with which the bookkeeping tables are created."""
         return {}
 
     def fence_lock(self, select: sa.Select[Any]) -> sa.Select[Any]:
-        """Return a query of the fence's row that locks it until the transaction ends, so that it cannot be changed.
+        """Return a query of the fence's row that locks the row until the transaction ends.
 
-        Writers should be able to hold the lock together; if they cannot, they work one after the other.
+        The lock should be shared by several writers; where it cannot be, they work one after the other.
+
+        :param select: the query without a lock
         """
         return select.with_for_update(read=True)
 
     def limit_lock_wait(self, connection: sa.Connection, seconds: int) -> None:
-        """Let a session wait for locks no longer than some seconds, if the database can be told.
+        """Limit the time for which a session waits for locks, if the database allows that.
 
         :param connection: the session
         :param seconds: longest wait
@@ -219,14 +231,14 @@ class SqlDialect:
         """
 
     def end_sessions(self, connection: sa.Connection, mark: str) -> None:
-        """End the sessions that bear a mark, because one of them keeps the fence locked; do nothing if that cannot be.
+        """End the sessions with a mark, because one of them keeps the fence locked; do nothing if the database cannot.
 
         :param connection: another session
         :param mark: text that :meth:`mark_session` was given
         """
 
     def write(self, connection: sa.Connection, target: Table, rows: pa.Table, key: Sequence[str]) -> int:
-        """Write rows in the open transaction and return how many rows the server says it has taken.
+        """Write rows in the open transaction, and return the number of rows that the server reports as taken.
 
         :param connection: the connection
         :param target: the target
@@ -246,7 +258,10 @@ class SqlDialect:
         return table.insert()
 
     def running_transactions(self, connection: sa.Connection) -> frozenset[str] | None:  # noqa: ARG002
-        """Return names of the transactions that run now and may commit rows; None if they cannot be seen."""
+        """Return names of the transactions that run now and may commit rows; None if they cannot be seen.
+
+        :param connection: a connection outside of any transaction
+        """
         return None
 
     def next_number(self, connection: sa.Connection, table: Table, column: Column) -> int | None:  # noqa: ARG002
@@ -268,11 +283,11 @@ class SqlDialect:
         return None
 
     def closes_at_once(self) -> bool:
-        """Return whether nothing can appear below the greatest visible cursor value, as with a single writer."""
+        """Return whether no row can appear below the greatest visible cursor value, as with a single writer."""
         return False
 
     def bad_cursor(self, column: Column, cursor: sa.ColumnElement[Any]) -> sa.ColumnElement[bool] | None:
-        """Return the condition for rows whose cursor has no position; None if there cannot be any.
+        """Return the SQL condition for rows whose cursor has no position; None if there cannot be any.
 
         :param column: the cursor column
         :param cursor: the column in SQLAlchemy's statements
@@ -280,11 +295,14 @@ class SqlDialect:
         return cursor.is_(None) if column.nullable else None
 
     def can_order(self, column: Column) -> bool:
-        """Return whether a column of a cursor's kind orders rows by its values."""
+        """Return whether a column can be a cursor: a comparison in SQL orders its values as their positions.
+
+        :param column: a column whose kind a cursor may have
+        """
         return column.kind is Kind.INTEGER
 
     def cursor_value(self, column: Column, position: int) -> Any:
-        """Return the least value at or after a position, as the driver binds it; None if a cursor has no such value.
+        """Return the least cursor value at or after a position, as the driver binds it; None if there is no such value.
 
         :param column: the cursor column
         :param position: the position
@@ -294,7 +312,7 @@ class SqlDialect:
         return to_date(position) if column.kind is Kind.DATE else to_datetime(position)
 
     def read_value(self, column: Column, value: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:  # noqa: ARG002
-        """Return the expression by which a column is read, without loss.
+        """Return the SQL expression by which a column is read without loss.
 
         :param column: the column
         :param value: the column in SQLAlchemy's statements

@@ -1,4 +1,4 @@
-"""Turn exceptions of SQLAlchemy and drivers into error information, without SQL, values or secrets."""
+"""Convert exceptions of SQLAlchemy and of drivers to error information, without SQL, values or secrets."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ LOST = "08006"
 """SQLSTATE of a lost connection, for drivers that report none."""
 
 _QUOTED = re.compile(r"(for (?:key|column|function) )?('(?:[^']|'')*'|\"(?:[^\"]|\"\")*\")", re.IGNORECASE)
-"""Quoted part of a server's message: a value, unless it follows the words that introduce a name."""
+"""Pattern of a quoted part of a server's message: a value, unless it follows words that introduce a name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Meaning of a driver's exception, as its dialect understands it.
+    """Meaning of a driver's exception, as the dialect of the database understands it.
 
     :param state: SQLSTATE, which decides what happens next; None if it is not known
     :param text: the server's message, which may quote values
-    :param of_row: whether the data of a row may have caused it, so that other rows can be written
+    :param of_row: whether the data of a row may have caused the error, so that other rows can be written
     :param is_duplicate: whether a row has the key of another
     """
 
@@ -68,6 +68,6 @@ def to_exception(info: ErrorInfo, hint: str | None = None) -> CkptError:
 
 
 def first_line(error: DBAPIError) -> str:
-    """Return the first line of the driver's own message; SQLAlchemy's contains the statement."""
+    """Return the first line of the driver's own message; SQLAlchemy's message would contain the statement."""
     text = str(error.orig).strip()
     return next(iter(text.splitlines()), type(error.orig).__name__).strip()

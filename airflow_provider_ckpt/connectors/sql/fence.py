@@ -27,22 +27,34 @@ _FENCE_SECONDS = 60.0
 """Time for which raising the fence is retried, in seconds."""
 
 _BUSY = frozenset({"55P03", "40001", "23000"})
-"""SQLSTATEs with which another session's lock, or its first row of the fence, is reported."""
+"""SQLSTATEs of an attempt that failed because another session holds the lock or has just inserted the fence's row."""
 
 
 def session_mark(context: SinkContext, epoch: int) -> str:
-    """Return the mark of a pipeline's writing sessions of an epoch; see :meth:`.SqlDialect.mark_session`."""
+    """Return the mark of the sessions that write for a pipeline under an epoch; see :meth:`.SqlDialect.mark_session`.
+
+    :param context: ids of the ledger and the pipeline
+    :param epoch: the epoch
+    """
     digest = hashlib.sha256(f"{context.ledger}\n{context.pipeline}".encode()).hexdigest()[:16]
     return f"{digest}:{epoch}"
 
 
 def fenced_epoch(connection: sa.Connection, bookkeeping: Bookkeeping) -> int:
-    """Return the epoch of the pipeline's fence, 0 if it was never raised."""
+    """Return the epoch of the pipeline's fence, 0 if it was never raised.
+
+    :param connection: an open connection
+    :param bookkeeping: the bookkeeping tables
+    """
     return int(connection.execute(_epoch(bookkeeping)).scalar() or 0)
 
 
 def locked_epoch(connection: sa.Connection, bookkeeping: Bookkeeping) -> int:
-    """Lock the fence until the transaction ends, so that it cannot be raised; return its epoch, 0 if it has none."""
+    """Lock the fence until the transaction ends, so that it cannot be raised; return its epoch, 0 if it has none.
+
+    :param connection: the connection with the transaction
+    :param bookkeeping: the bookkeeping tables
+    """
     query = bookkeeping.dialect.fence_lock(_epoch(bookkeeping))
     return int(connection.execute(query).scalar() or 0)
 
@@ -85,9 +97,13 @@ def fence(database: Database, bookkeeping: Bookkeeping, epoch: int, target: str)
 
 
 def _try_raise(database: Database, bookkeeping: Bookkeeping, epoch: int, target: str) -> bool:
-    """Raise the fence, and return True; return False if it has been raised as far or further meanwhile.
+    """Try once to raise the fence; return False if it has been raised as far or further meanwhile, else True.
 
-    :raises SinkError: with a state of :data:`_BUSY`, if another session keeps it locked
+    :param database: the sink's database
+    :param bookkeeping: the bookkeeping tables
+    :param epoch: the new epoch
+    :param target: name of the target, for messages
+    :raises SinkError: with a SQLSTATE of :data:`_BUSY`, if another session keeps the fence locked
     """
     table = bookkeeping.table(FENCE)
     context = bookkeeping.context

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 NO_DATE = -1_000_000
-"""Day that stands for a zero or incomplete date, before all days that a database has; see ``connector.py``."""
+"""Day, in days since 1970, that stands for a zero or incomplete date; it precedes all days that a database has.
+
+The limit in ``connector.py`` makes the transform reject such values.
+"""
 
 _NO_TIME = NO_DATE * 86_400_000_000
 _TIMES = frozenset({Kind.DATE, Kind.DATETIME, Kind.TIMESTAMP})
@@ -36,7 +39,7 @@ class ValueMismatchError(ValueError):
 
 
 def from_texts(column: Column, values: pa.Array) -> pa.Array:
-    """Return a column of which the server has sent the texts, as MySQL does.
+    """Convert a column that the server has sent as texts, as MySQL does, to Arrow.
 
     :param column: the column
     :param values: binary array of texts in UTF-8, or of a binary column's bytes
@@ -67,7 +70,13 @@ def _times(texts: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _each(column: Column, texts: Sequence[str | None], kind: pa.DataType) -> pa.Array:
-    """Convert texts one by one; a zero or incomplete date becomes :data:`NO_DATE`."""
+    """Convert texts one by one; a zero or incomplete date becomes :data:`NO_DATE`.
+
+    :param column: the column
+    :param texts: the texts
+    :param kind: Arrow type of the result
+    :raises ValueMismatchError: if a text cannot be parsed
+    """
     import pyarrow as pa
 
     found = []
@@ -90,7 +99,7 @@ def _each(column: Column, texts: Sequence[str | None], kind: pa.DataType) -> pa.
 
 
 def from_python(column: Column, values: Sequence[Any]) -> pa.Array:
-    """Return a column of which the driver has returned Python objects.
+    """Convert a column that the driver has returned as Python objects to Arrow.
 
     :param column: the column
     :param values: the objects; SQLite has dates, times and decimals as texts or numbers

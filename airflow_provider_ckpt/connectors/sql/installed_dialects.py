@@ -1,4 +1,4 @@
-"""Find the dialect of a connection's database: built in, installed by another distribution, or the general one."""
+"""Find the dialect of a connection's database: built in, installed by another distribution, or the general dialect."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from airflow_provider_ckpt.connectors.sql.dialect import SqlDialect
 from airflow_provider_ckpt.core.errors import ConfigError
 
 GROUP = "airflow_provider_ckpt.sql_dialects"
-"""Group of the entry points."""
+"""Name of the group of entry points by which distributions add dialects."""
 
 _HERE = "airflow_provider_ckpt.connectors.sql"
 _BUILT_IN = {"mysql": f"{_HERE}.mysql:MySqlDialect", "sqlite": f"{_HERE}.sqlite:SqliteDialect"}
 _SCHEME = "sqlalchemy_scheme"
-"""Key of a connection's extra with SQLAlchemy's name of dialect and driver, as Airflow's ODBC connections have it."""
+"""Key of a connection's extra that names SQLAlchemy's dialect and driver, as in Airflow's ODBC connections."""
 
 
 def require_connection(connection: Connection | None, side: str) -> Connection:
-    """Return the connection.
+    """Return the connection, after checking that there is one.
 
     :param connection: the Airflow connection; None if the pipeline names none
     :param side: ``source`` or ``sink``, for the message
-    :raises ConfigError: if there is none
+    :raises ConfigError: if there is no connection
     """
     if connection is None:
         raise ConfigError(
@@ -68,7 +68,11 @@ def _dialects() -> dict[str, type[SqlDialect]]:
 
 
 def _general(name: str, drivername: str) -> SqlDialect | None:
-    """Return the general dialect for a database that SQLAlchemy knows, and no dialect here; None if it does not."""
+    """Return the general dialect for a database that only SQLAlchemy knows; None if SQLAlchemy does not know it either.
+
+    :param name: SQLAlchemy's name of the dialect
+    :param drivername: SQLAlchemy's name of dialect and driver
+    """
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 

@@ -1,7 +1,7 @@
 """Detect that a target was emptied, or restored without its newest rows, while its receipts remain.
 
 With each new fence, and when a run that delivered something ends, the sink stores the greatest keys in the target. If
-the target is empty later, or has none of them, rows were lost. This needs no right but SELECT, and works on any
+the target is empty later, or has none of these keys, rows were lost. This needs no right but SELECT, and works on any
 database; removing old rows raises no alarm.
 """
 
@@ -22,7 +22,7 @@ _SAMPLED_ROWS = 20
 
 
 def take_snapshot(connection: sa.Connection, target: Table, key: Sequence[str]) -> dict[str, Any]:
-    """Return whether the target has rows, and the greatest of their keys, as a JSON-ready dict.
+    """Return a snapshot of the target: whether it has rows, and the greatest of their keys, as a JSON-ready dict.
 
     :param connection: an open connection
     :param target: the target
@@ -72,7 +72,7 @@ def find_loss(connection: sa.Connection, target: Table, snapshot: Mapping[str, A
 
 
 def _storable(value: Any) -> Any:
-    """Return a key's value as JSON can hold it, so that it compares equal; None if it cannot."""
+    """Return a key's value in a form that JSON can hold and that compares equal to it; None if there is none."""
     if isinstance(value, int | str):
         return value
     return str(value) if isinstance(value, Decimal | date | datetime) else None

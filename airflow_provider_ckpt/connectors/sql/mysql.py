@@ -27,18 +27,21 @@ _SQL_MODE = (
     "STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_AUTO_VALUE_ON_ZERO,"
     "NO_ENGINE_SUBSTITUTION"
 )
-"""Modes in which a value that does not fit is an error, and 0 in a numbered column is 0. Backslashes escape."""
+"""SQL modes with which a value that does not fit is an error, and 0 in a numbered column is stored as 0.
+
+Backslashes in texts escape characters.
+"""
 
 _SETTINGS = f"SET SESSION sql_mode = '{_SQL_MODE}', time_zone = '+00:00', group_concat_max_len = 1048576"
 
 _TIMEOUTS = ("connect_timeout", "read_timeout", "write_timeout")
 
 _MAX_LANES = 200
-"""Number of sessions that can bear one mark."""
+"""Greatest number of sessions that can have the same mark."""
 
 
 class MySqlDialect(SqlDialect):
-    """MySQL 8 and MariaDB 10.6 or newer, with tables of InnoDB."""
+    """Dialect of MySQL 8 and MariaDB 10.6 or newer, with tables of InnoDB."""
 
     name = "mysql"
     label = "MySQL or MariaDB"
@@ -49,11 +52,11 @@ class MySqlDialect(SqlDialect):
     sees_transactions = True
 
     def url(self, connection: Connection) -> sa.URL:
-        """Return the address; texts are sent as utf8mb4."""
+        """Return SQLAlchemy's address of the database, with which texts are sent as utf8mb4."""
         return super().url(connection).update_query_dict({"charset": "utf8mb4"})
 
     def namespace(self, connection: Connection) -> tuple[str, str | None]:
-        """Return OpenLineage's namespace, with the port, and the default database."""
+        """Return OpenLineage's namespace with host and port, and the name of the connection's database."""
         return f"mysql://{connection.host or 'localhost'}:{connection.port or 3306}", connection.schema
 
     def connect_args(self, connection: Connection) -> dict[str, Any]:
@@ -68,7 +71,7 @@ class MySqlDialect(SqlDialect):
         return found
 
     def prepare(self, engine: sa.Engine) -> None:
-        """Open connections that send memory as files, in strict mode and in UTC."""
+        """Register listeners that open a :class:`.MemoryConnection`, and set strict mode and UTC in each session."""
         import sqlalchemy as sa
 
         from airflow_provider_ckpt.connectors.sql.mysql_load import MemoryConnection
@@ -83,26 +86,32 @@ class MySqlDialect(SqlDialect):
                 cursor.execute(_SETTINGS)
 
     def classify(self, error: DBAPIError) -> Failure:
-        """Return what an error number means."""
+        """Return the meaning of an exception, judged by the server's error number."""
         return classify(error)
 
     def find_table(self, connection: sa.Connection, schema: str | None, name: str) -> Table | None:
-        """Return a table with its columns from ``information_schema``.
+        """Return a table or view with its columns and keys from ``information_schema``; None if it does not exist.
 
         :param connection: an open connection
-        :param schema: its schema; None for the connection's default
-        :param name: its name
+        :param schema: the table's database; None for the connection's default
+        :param name: the table's name
         """
         return find_table(connection, schema, name)
 
     def catalog(self, connection: sa.Connection) -> Catalog:
-        """Return the tables of all databases of the server that the user may see, except the system's."""
+        """Return the tables of all databases of the server that the user may see, except the server's own databases."""
         from airflow_provider_ckpt.connectors.sql.mysql_catalog import read_catalog
 
         return read_catalog(connection)
 
     def key_problem(self, table: Table, key: Sequence[str]) -> tuple[str, str] | None:
-        """Refuse a table with other unique keys, by which ``ON DUPLICATE KEY UPDATE`` would replace rows as well."""
+        """Return why rows cannot be replaced by a key, and the remedy; None if the table has no other unique key.
+
+        ``ON DUPLICATE KEY UPDATE`` would replace rows by any other unique key as well.
+
+        :param table: the target
+        :param key: columns of a unique key of the table
+        """
         others = [unique for unique in (*table.unique, *table.other_unique) if set(unique) != set(key)]
         if not others:
             return None
@@ -114,35 +123,52 @@ class MySqlDialect(SqlDialect):
         return problem, "Drop those keys, or write to a table without them."
 
     def server_problems(self, connection: sa.Connection) -> tuple[Sequence[tuple[str, str]], Sequence[str]]:
-        """Refuse replicas, multi-primary clusters, and logging by statement; warn of commits that are not durable."""
+        """Return problems of a replica, a cluster with several primaries, or a log of statements, and warnings.
+
+        The warnings are about commits that are not durable. See :func:`~.mysql_server.server_problems`.
+
+        :param connection: an open connection
+        """
         return server_problems(server_settings(connection))
 
     def server_identity(self, connection: sa.Connection) -> str:
-        """Return the server's id, if it has one."""
+        """Return the server's id, or its host if it has none; see :meth:`.SqlDialect.server_identity`."""
         known = server_settings(connection)
         return known.get("server_uuid") or known.get("server_uid") or str(connection.engine.url.host or "")
 
     def server_time(self, connection: sa.Connection) -> datetime:
-        """Return the server's clock, in UTC as the session is."""
+        """Return the server's present time in UTC, which is the zone of each session."""
         found: datetime = connection.exec_driver_sql("SELECT CURRENT_TIMESTAMP(6)").scalar_one()
         return found.replace(tzinfo=UTC)
 
     def table_options(self) -> Mapping[str, Any]:
-        """Return InnoDB and utf8mb4 as options of bookkeeping tables."""
+        """Return the options that create bookkeeping tables in InnoDB with utf8mb4."""
         return {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin"}
 
     def limit_lock_wait(self, connection: sa.Connection, seconds: int) -> None:
-        """Set the session's ``innodb_lock_wait_timeout``."""
+        """Limit the time for which a session waits for locks, by ``innodb_lock_wait_timeout``.
+
+        :param connection: the session
+        :param seconds: longest wait
+        """
         connection.exec_driver_sql(f"SET SESSION innodb_lock_wait_timeout = {seconds:d}")
 
     def mark_session(self, connection: sa.Connection, mark: str) -> None:
-        """Mark a session by a named lock, which ends with it."""
+        """Mark a session by a named lock, which the server releases when the session ends.
+
+        :param connection: the session
+        :param mark: text of pipeline and epoch
+        """
         for number in range(_MAX_LANES):
             if connection.exec_driver_sql(f"SELECT GET_LOCK('ckpt:{mark}:{number}', 0)").scalar() == 1:
                 return
 
     def end_sessions(self, connection: sa.Connection, mark: str) -> None:
-        """Kill the sessions that hold the named locks; sessions of the same user need no right for it."""
+        """Kill the sessions that hold the named locks of a mark; the user needs no right to kill its own sessions.
+
+        :param connection: another session
+        :param mark: text that :meth:`mark_session` was given
+        """
         from sqlalchemy.exc import DBAPIError
 
         places = ", ".join(f"IS_USED_LOCK('ckpt:{mark}:{number}')" for number in range(_MAX_LANES))
@@ -160,6 +186,7 @@ class MySqlDialect(SqlDialect):
         :param target: the target
         :param rows: converted columns, with the target's names
         :param key: key columns of an upsert; empty to insert
+        :return: number of rows that the server reports as taken
         """
         from airflow_provider_ckpt.connectors.sql import mysql_load
 
@@ -168,16 +195,19 @@ class MySqlDialect(SqlDialect):
         return mysql_load.insert(connection, target, rows, key)
 
     def running_transactions(self, connection: sa.Connection) -> frozenset[str] | None:
-        """Return the ids of InnoDB's transactions except this session's; None without the right ``PROCESS``.
+        """Return names of InnoDB's transactions except this session's; None without the right ``PROCESS``.
 
-        The server answers from a copy that may be older than this session's transaction, until that is in it.
+        The server answers from a copy of its list of transactions, which may be old. So the query is repeated until the
+        copy contains a transaction that this session has just begun.
+
+        :param connection: a connection outside of any transaction
         """
         from airflow_provider_ckpt.connectors.sql.mysql_transactions import running_transactions
 
         return running_transactions(connection)
 
     def next_number(self, connection: sa.Connection, table: Table, column: Column) -> int | None:
-        """Return the table's next AUTO_INCREMENT.
+        """Return the table's next AUTO_INCREMENT value; None if the column is not numbered.
 
         :param connection: an open connection
         :param table: the table
@@ -191,7 +221,11 @@ class MySqlDialect(SqlDialect):
         return int(found) if found.isdecimal() else 1
 
     def bad_cursor(self, column: Column, cursor: sa.ColumnElement[Any]) -> sa.ColumnElement[bool] | None:
-        """Return the condition for NULL and zero dates."""
+        """Return the SQL condition for rows whose cursor is NULL or a zero date; None if there cannot be any.
+
+        :param column: the cursor column
+        :param cursor: the column in SQLAlchemy's statements
+        """
         import sqlalchemy as sa
 
         null = super().bad_cursor(column, cursor)
@@ -201,11 +235,15 @@ class MySqlDialect(SqlDialect):
         return zero if null is None else sa.or_(null, zero)
 
     def can_order(self, column: Column) -> bool:
-        """Return whether a column is an integer, a date or a time."""
+        """Return whether a column can be a cursor: it is an integer, a date or a time."""
         return column.kind in CURSOR_KINDS
 
     def read_value(self, column: Column, value: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
-        """Return the expression that gives a value in full: bits as a number, and all digits of a float."""
+        """Return the SQL expression by which a column is read in full: bits as a number, and all digits of a float.
+
+        :param column: the column
+        :param value: the column in SQLAlchemy's statements
+        """
         import sqlalchemy as sa
         from sqlalchemy.dialects.mysql import INTEGER
 
@@ -216,11 +254,12 @@ class MySqlDialect(SqlDialect):
         return sa.cast(value, sa.CHAR()) if column.kind is Kind.OTHER_TEXT else value
 
     def fetch(self, connection: sa.Connection, query: sa.Select[Any], columns: Sequence[Column]) -> list[pa.Array]:
-        """Return the result, converted from the server's own texts column by column.
+        """Return the result of a query as Arrow arrays, converted by column from the texts that the server sends.
 
         :param connection: an open connection
         :param query: the query
         :param columns: the columns that it selects
+        :raises ValueMismatchError: if a value is not of its column's type
         """
         from airflow_provider_ckpt.connectors.sql.mysql_load import fetch_columns
 

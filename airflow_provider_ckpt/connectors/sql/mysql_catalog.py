@@ -1,4 +1,4 @@
-"""All tables of a MySQL or MariaDB server that the connection's user may see, from ``information_schema``."""
+"""Read the catalog of a MySQL or MariaDB server: all tables that the user may see, from ``information_schema``."""
 
 from __future__ import annotations
 
@@ -48,7 +48,11 @@ def read_catalog(connection: sa.Connection) -> list[CatalogTable]:
 
 
 def _by_table(connection: sa.Connection, query: str) -> dict[tuple[str, str], list[str]]:
-    """Return the names of columns by schema and table, in the order of the query."""
+    """Return the column names that a query yields, by schema and table, in the order of the query.
+
+    :param connection: an open connection
+    :param query: query of schema, table and column
+    """
     found: dict[tuple[str, str], list[str]] = {}
     for schema, table, column in connection.exec_driver_sql(query):
         found.setdefault((schema, table), []).append(column)
@@ -56,5 +60,5 @@ def _by_table(connection: sa.Connection, query: str) -> dict[tuple[str, str], li
 
 
 def _reference(name: str) -> str:
-    """Return a name as ``source.table`` has it: in double quotes where it needs them."""
+    """Return a schema's or table's name as ``source.table`` has it: in double quotes if it contains a dot or quote."""
     return quote(name) if set('."`') & set(name) else name

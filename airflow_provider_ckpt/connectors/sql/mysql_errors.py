@@ -1,4 +1,4 @@
-"""Meaning of the error numbers of MySQL and MariaDB."""
+"""Classify the errors of MySQL and MariaDB by the server's error number."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _STATES = {**_OF_ROWS, **_LOCKED, **_FAILED, **_LOGIN, 1054: "42S22", 1064: "420
 
 
 def number_of(error: DBAPIError) -> int | None:
-    """Return the server's error number; None if there is none."""
+    """Return the server's error number of an exception; None if there is none."""
     arguments: tuple[Any, ...] = getattr(error.orig, "args", ())
     return arguments[0] if arguments and isinstance(arguments[0], int) else None
 
 
 def classify(error: DBAPIError) -> Failure:
-    """Classify an exception by the server's error number."""
+    """Return the meaning of an exception, judged by the server's error number."""
     number = number_of(error)
     arguments: tuple[Any, ...] = getattr(error.orig, "args", ())
     text = next(iter(str(arguments[1]).splitlines()), "") if len(arguments) > 1 else first_line(error)

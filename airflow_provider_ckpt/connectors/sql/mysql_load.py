@@ -22,22 +22,22 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
 _FEW_ROWS = 50
-"""Number of rows up to which INSERT is as fast."""
+"""Number of rows up to which INSERT is as fast as LOAD DATA."""
 
 _CHUNK_BYTES = 1 << 20
 _MANY_BYTES = 1 << 20
-"""Size from which LOAD DATA is used for few rows, too, in bytes."""
+"""Size in bytes from which on LOAD DATA is used for few rows, too."""
 
 _ESCAPES = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\0", "\\0"))
 _NULL = "\\N"
 _ASSIGNED = {Kind.BINARY: "UNHEX({})", Kind.BIT: "CAST({} AS UNSIGNED)"}
-"""Expressions for columns that LOAD DATA cannot fill from text."""
+"""SQL expressions, by kind of column, for columns that LOAD DATA cannot fill from text."""
 
 _SAVEPOINT = "ckpt_load"
 
 
 class _MemoryResult(MySQLResult):  # type: ignore[misc]  # the driver has no types
-    """Result of a statement: memory is sent in place of a file and, if wanted, columns are kept in place of rows."""
+    """Result of a statement that may send rows from memory instead of a file, and may keep columns instead of rows."""
 
     connection: Any
     columns: Sequence[pa.Array] = ()
@@ -64,9 +64,9 @@ class _MemoryResult(MySQLResult):  # type: ignore[misc]  # the driver has no typ
 
 
 class MemoryConnection(DriverConnection):  # type: ignore[misc]  # the driver has no types
-    """Connection of the driver that sends :attr:`to_load` in place of whatever file the server asks for.
+    """Connection of the driver that sends the bytes in :attr:`to_load` instead of the file that the server asks for.
 
-    The driver itself would send any file of this machine that a server names.
+    The driver's own class would send any file of this machine that a server names.
     """
 
     to_load: memoryview | None = None
@@ -85,7 +85,11 @@ class MemoryConnection(DriverConnection):  # type: ignore[misc]  # the driver ha
 
 
 def is_worthwhile(connection: sa.Connection, rows: pa.Table) -> bool:
-    """Return whether LOAD DATA LOCAL is allowed by server and connection, and faster for these rows."""
+    """Return whether server and connection allow LOAD DATA LOCAL, and it is faster than INSERT for the given rows.
+
+    :param connection: an open connection
+    :param rows: the rows
+    """
     if rows.num_rows <= _FEW_ROWS and rows.nbytes < _MANY_BYTES:
         return False
     driver = _driver(connection)
@@ -96,7 +100,7 @@ def is_worthwhile(connection: sa.Connection, rows: pa.Table) -> bool:
 
 
 def load(connection: sa.Connection, target: Table, rows: pa.Table) -> int:
-    """Write rows by LOAD DATA LOCAL; if the server has a warning about any of them, by INSERT.
+    """Write rows by LOAD DATA LOCAL; if the server has a warning about any of them, write all rows by INSERT instead.
 
     :param connection: the connection, in a transaction
     :param target: the target
@@ -116,13 +120,13 @@ def load(connection: sa.Connection, target: Table, rows: pa.Table) -> int:
 
 
 def insert(connection: sa.Connection, target: Table, rows: pa.Table, key: Sequence[str]) -> int:
-    """Write rows by INSERT of many rows.
+    """Write rows by INSERT statements of many rows.
 
     :param connection: the connection, in a transaction
     :param target: the target
     :param rows: the rows, converted for the target
     :param key: key columns of an upsert; empty to insert
-    :return: number of rows that were sent, if the server has taken them all; it counts a replaced row twice
+    :return: number of rows that the server has taken; a replaced row counts as one, although the server counts it twice
     """
     names = rows.schema.names
     columns = ", ".join(_escaped(name) for name in names)
@@ -171,7 +175,11 @@ def _load_statement(target: Table, names: Sequence[str]) -> str:
 
 
 def _lines(target: Table, rows: pa.Table) -> bytes:
-    """Return the rows as lines of fields between tabs."""
+    """Return the rows as the lines that LOAD DATA reads, with tabs between the fields.
+
+    :param target: the target
+    :param rows: the rows, converted for the target
+    """
     import pyarrow.compute as pc
 
     fields = [_fields(target.by_name[name].kind, rows.column(name)) for name in rows.schema.names]

@@ -1,7 +1,8 @@
 """Read results of MySQL and MariaDB into Arrow columns, without a Python object for each value.
 
-The server sends each row as a packet: three bytes with its length, one with its number, and the texts of its values,
-each after its length. Only the packets are found one by one; their values are cut out for all rows at once.
+The server sends each row as a packet: three bytes with the packet's length, one with its number, and the texts of the
+row's values, each after its length. Only the packets are found one by one; their values are extracted for all rows at
+once.
 """
 
 from __future__ import annotations
@@ -24,14 +25,17 @@ _HEADER = 4
 _read_header = struct.Struct("<I").unpack_from
 _READ_BYTES = 1 << 20
 _MAX_PACKET = 0xFFFFFF
-"""Length of a packet that the next one continues."""
+"""Length of a full packet, which the next packet continues."""
 
 _NULL, _EOF, _ERROR = 0xFB, 0xFE, 0xFF
 _LENGTHS = {0xFC: 2, 0xFD: 3, 0xFE: 8}
-"""First byte of a value whose length is in the bytes after it, and their number; else it is the length itself."""
+"""Number of bytes that follow a value's first byte and contain the value's length, by that first byte.
+
+Any other first byte is the length itself.
+"""
 
 _MAX_EOF = 9
-"""Length of a packet below which its first byte ``0xFE`` ends the rows, and does not begin a long value."""
+"""Length of a packet below which the first byte ``0xFE`` means the end of the rows, and not a long value."""
 
 
 def read_columns(driver: Any, width: int) -> list[pa.Array]:
@@ -63,7 +67,11 @@ def read_columns(driver: Any, width: int) -> list[pa.Array]:
 
 
 def _receive(driver: Any) -> bytes:
-    """Return the bytes that have arrived; wait for them as long as the driver waits for a packet."""
+    """Return the bytes that have arrived; wait for some as long as the driver waits for a packet.
+
+    :param driver: the driver's connection
+    :raises pymysql.err.OperationalError: if the connection is lost
+    """
     try:
         received: bytes = driver._rfile.read1(_READ_BYTES)
     except OSError as error:
@@ -81,7 +89,10 @@ def _lost(driver: Any, reason: str = "") -> OperationalError:
 def _end_of_long_packet(data: bytearray, at: int) -> int:
     """Return the end of a packet that further packets continue; it is beyond the data until all of them have arrived.
 
-    They lose their headers, so that the packet's values are without a gap.
+    The headers of the further packets are removed from the data, so that the values follow each other without a gap.
+
+    :param data: the received bytes
+    :param at: offset of the first packet's header
     """
     headers = []
     size = _MAX_PACKET
@@ -105,10 +116,10 @@ def _raise_error(driver: Any, number: int, packet: bytes) -> None:
 
 
 def _split_into_columns(data: bytearray, starts: Sequence[int], width: int) -> list[pa.Array]:
-    """Return the values of rows column by column.
+    """Return the values of the rows column by column, as a binary array for each column.
 
     :param data: the packets
-    :param starts: where each row's first value begins
+    :param starts: offset at which each row's first value begins
     :param width: number of columns
     """
     import numpy as np
@@ -138,8 +149,8 @@ def _to_binary_array(buffer: pa.Buffer, begins: _Places, ends: _Places, is_null:
     """Return pieces of a buffer as a binary array.
 
     :param buffer: the buffer
-    :param begins: where each piece begins, in ascending order
-    :param ends: where each piece ends
+    :param begins: offset at which each piece begins, in ascending order
+    :param ends: offset at which each piece ends
     :param is_null: whether each piece stands for NULL
     """
     import numpy as np

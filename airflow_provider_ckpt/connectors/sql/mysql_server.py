@@ -1,4 +1,4 @@
-"""Refuse a MySQL or MariaDB server on which a fence does not hold, and warn of one whose commits are not durable."""
+"""Refuse a MySQL or MariaDB server on which a fence does not hold, and warn if its commits are not durable."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _STATEMENTS = "the server logs statements, which InnoDB refuses in READ COMMITTE
 
 
 def server_settings(connection: sa.Connection) -> dict[str, str]:
-    """Return the server's settings that matter, by name in small letters."""
+    """Return those settings of the server on which its suitability depends, by name in lower case.
+
+    :param connection: an open connection
+    """
     version = str(connection.exec_driver_sql("SELECT VERSION()").scalar())
     place = "information_schema.global_variables" if "MariaDB" in version else "performance_schema.global_variables"
     rows = connection.exec_driver_sql(_SETTINGS.format(place=place)).all()
@@ -29,7 +32,7 @@ def server_settings(connection: sa.Connection) -> dict[str, str]:
 
 
 def server_problems(settings: Mapping[str, str]) -> tuple[Sequence[tuple[str, str]], Sequence[str]]:
-    """Return why a server cannot hold a target, each with what to do, and warnings about commits that may be lost.
+    """Return reasons why a server cannot hold a target, each with the remedy, and warnings about undurable commits.
 
     :param settings: the server's settings by name
     """
@@ -52,5 +55,5 @@ def server_problems(settings: Mapping[str, str]) -> tuple[Sequence[tuple[str, st
 
 
 def is_on(value: Any) -> bool:
-    """Return whether a setting is on, as a server or a connection writes it."""
+    """Return whether the text of a setting, of a server or of a connection's extra, means that it is on."""
     return str(value).upper() in ("1", "ON", "YES", "TRUE")

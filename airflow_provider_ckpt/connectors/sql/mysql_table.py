@@ -1,4 +1,4 @@
-"""Look up tables of MySQL and MariaDB in ``information_schema``."""
+"""Read the description of a table of MySQL or MariaDB (columns, keys, engine) from ``information_schema``."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def find_table(connection: sa.Connection, schema: str | None, name: str) -> Tabl
     """Return a table or view with its columns and keys; None if it does not exist.
 
     :param connection: an open connection
-    :param schema: its database; None for the connection's
-    :param name: its name
+    :param schema: the table's database; None for the connection's default
+    :param name: the table's name
     """
     found = connection.exec_driver_sql(_TABLE, (schema, name)).all()
     if not found:

@@ -1,4 +1,4 @@
-"""TLS of connections to MySQL and MariaDB, by the keys that Airflow's MySQL connections have in their extra."""
+"""Configure TLS of connections to MySQL and MariaDB by the keys in the extra of Airflow's MySQL connections."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ _MODES = ("DISABLED", "PREFERRED", "REQUIRED", _VERIFY_CA, _VERIFY_IDENTITY)
 
 
 def tls_arguments(extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the driver's arguments for TLS; none if a connection leaves it to the driver, which takes it if it can.
+    """Return the driver's arguments for TLS.
+
+    They are empty for the mode ``PREFERRED`` without files: the driver then uses TLS if the server offers it.
 
     :param extra: ``ssl_mode``, and ``ssl`` with the files ``ca``, ``cert`` and ``key``, as a mapping or JSON text
     :raises ConfigError: if the mode is unknown

@@ -1,4 +1,4 @@
-"""Query the running transactions of InnoDB."""
+"""List the running transactions of InnoDB, so that a source can wait for them to end."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ _RUNNING = "SELECT trx_id, trx_mysql_thread_id, trx_started FROM information_sch
 
 
 def running_transactions(connection: sa.Connection) -> frozenset[str] | None:
-    """Return names of InnoDB's transactions that run now, without this session's own.
+    """Return names of the transactions that run in InnoDB now, without this session's own.
 
     :param connection: a connection outside of any transaction
-    :return: None if they cannot be seen: without the right ``PROCESS``, or if the server's copy is not renewed
+    :return: the names; None if they cannot be seen: without the right ``PROCESS``, or if the server's copy of its list
+        of transactions is not renewed
     """
     from sqlalchemy.exc import DBAPIError
 
@@ -45,10 +46,10 @@ def running_transactions(connection: sa.Connection) -> frozenset[str] | None:
 
 
 def _name(number: object, session: object, at: object) -> str:
-    """Return a name that a transaction keeps: it gets its own number only when it writes.
+    """Return a name that identifies a transaction for its whole life; its number changes when it first writes.
 
     :param number: its present number
-    :param session: number of its session; 0 for a prepared transaction without one
-    :param at: when it began
+    :param session: number of its session; 0 for a prepared transaction without a session
+    :param at: time at which it began
     """
     return f"{session}:{at}" if session else f"prepared:{number}"

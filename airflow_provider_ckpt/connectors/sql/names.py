@@ -1,4 +1,4 @@
-"""Names of tables: split them, and name the dataset of a source or sink and the place of dead letters."""
+"""Split names of tables, and name a table for other systems and users: its dataset, and the place of dead letters."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def split_name(name: str) -> tuple[str | None, str]:
 
 
 def quote(name: str) -> str:
-    """Return a schema or table in double quotes, as :func:`split_name` reads it."""
+    """Return the name of a schema or table in double quotes, which :func:`split_name` removes again."""
     escaped = name.replace('"', '""')
     return f'"{escaped}"'
 
@@ -48,7 +48,7 @@ def _unquoted(double: str | None, back: str | None, bare: str | None) -> str | N
 
 
 def dataset(section: ConnectorSection, connection: Connection | None) -> tuple[str, str]:
-    """Return namespace and name of a table by OpenLineage's rules.
+    """Return the namespace and name of a table's dataset by OpenLineage's rules.
 
     :param section: section ``source`` or ``sink``
     :param connection: the Airflow connection of the database
@@ -62,9 +62,9 @@ def dataset(section: ConnectorSection, connection: Connection | None) -> tuple[s
 
 
 def dead_letter_place(pipeline: Pipeline, _: Callable[[str], Connection]) -> str:
-    """Return a phrase for the place of a pipeline's dead letters; see :class:`SinkType`.
+    """Return a phrase that tells a user where a pipeline's dead letters are stored; see :class:`SinkType`.
 
-    :param pipeline: the pipeline: the table lies beside its target
+    :param pipeline: the pipeline; the table is in the target's schema
     """
     schema, dot, _table = pipeline.sink.place.rpartition(".")
     return f"table {schema}{dot}{DEAD_LETTER} of connection {pipeline.sink.connection}"

@@ -1,8 +1,8 @@
 """Convert rows for a target's columns, and find the values that a column cannot store without loss.
 
-Databases differ in what they do with such a value: they round, pad, truncate, take it for another, or refuse it. Here
-it is always an error of its row. What remains, such as a character that the column's encoding lacks, the server
-refuses.
+Databases differ in their treatment of such a value: they round, pad, truncate, take it for another, or refuse it. Here
+it is always an error of its row. The server refuses the remaining unsuitable values, such as a character that the
+column's encoding lacks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MAX_DECIMAL128, _MAX_DECIMAL256 = 38, 76
 
 
 class MisfitError(ValueError):
-    """Error of a value that a column cannot hold."""
+    """Error of a value that a column cannot store without loss."""
 
 
 def convert(rows: pa.Table, target: Table) -> tuple[pa.Table, dict[int, ErrorInfo]]:
@@ -67,7 +67,12 @@ def convert(rows: pa.Table, target: Table) -> tuple[pa.Table, dict[int, ErrorInf
 
 
 def _convert_column(values: Any, column: Column) -> tuple[Any, dict[int, ErrorInfo]]:
-    """Return a converted column, with NULL in place of each misfit, and the errors of these by index."""
+    """Return a converted column with NULL in place of each unsuitable value, and the errors of these values by index.
+
+    :param values: the column of the rows
+    :param column: the target column
+    :raises ConfigError: if the target column cannot hold the type
+    """
     import pyarrow as pa
 
     if pa.types.is_dictionary(values.type):
@@ -86,7 +91,13 @@ def _convert_column(values: Any, column: Column) -> tuple[Any, dict[int, ErrorIn
 
 
 def _one_by_one(values: Any, column: Column, convert_all: Callable[[Any], Any]) -> tuple[Any, dict[int, ErrorInfo]]:
-    """Convert a column of which at least one value does not fit, halving it until the misfits are found."""
+    """Convert a column that has an unsuitable value, by halving the column until each such value is found.
+
+    :param values: the column of the rows
+    :param column: the target column
+    :param convert_all: function that converts a part of the column, or fails
+    :return: the converted column with NULL in place of each unsuitable value, and the errors of these by index
+    """
     import pyarrow as pa
 
     errors: dict[int, ErrorInfo] = {}
@@ -111,9 +122,11 @@ def _message(column: Column, error: Exception) -> str:
 
 
 def _converter(kind: pa.DataType, column: Column) -> Callable[[Any], Any]:
-    """Return the function that converts a column of an Arrow type.
+    """Return the function that converts values of an Arrow type for a target column.
 
-    :raises ConfigError: if the column cannot hold the type
+    :param kind: the Arrow type
+    :param column: the target column
+    :raises ConfigError: if the target column cannot hold the type
     """
     import pyarrow as pa
 
@@ -234,7 +247,7 @@ def _to_binary(values: Any, column: Column) -> Any:
 
 
 def _microseconds(values: Any) -> Any:
-    """Return dates, times or their texts as microseconds since 1970, in UTC."""
+    """Return dates, times, or texts of these as microseconds since 1970, in UTC."""
     import pyarrow as pa
 
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):

@@ -1,4 +1,4 @@
-"""Read ranges of a table into Arrow; runs in a lane."""
+"""Reading side of the sql source: read ranges of a table into Arrow, in a lane."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 
 class SqlReader:
-    """Reader of one lane; see :class:`~airflow_provider_ckpt.connectors.source_protocol.Reader`.
+    """Reading side of the sql source in one lane.
+
+    See :class:`~airflow_provider_ckpt.connectors.source_protocol.Reader`.
 
     :param pipeline: ``source.table`` and ``source.cursor`` name the table and its cursor column
     :param connection: the Airflow connection of the database
@@ -95,7 +97,12 @@ class SqlReader:
 
     @staticmethod
     def _tie_breakers(table: SourceTable) -> tuple[str, ...]:
-        """Return the columns by which rows of equal cursor are ordered, so that each reading has the same order."""
+        """Return the columns by which rows of equal cursor are ordered, so that each read has the same order.
+
+        They are none if the cursor is unique or the table has no unique key.
+
+        :param table: the source table
+        """
         unique = table.table.unique
         if any(key == (table.cursor.name,) for key in unique):
             return ()
@@ -113,9 +120,12 @@ class SqlReader:
 
 
 def _checked_positions(table: SourceTable, values: pa.Array, task: BatchTask) -> pa.Array:
-    """Return the positions of rows.
+    """Return the positions of rows, after checking that they lie in the batch's range.
 
-    :raises SourceError: if one lies outside of the batch's range: its cursor is an incomplete date
+    :param table: the source table
+    :param values: cursor values of the rows
+    :param task: the batch
+    :raises SourceError: if a position lies outside of the range, as that of an incomplete date does
     """
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -8,7 +8,7 @@ from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import SinkError
 
 ROWS_DIFFER = "CKR01"
-"""SQLSTATE of a batch of which the server has not taken as many rows as were sent; no server uses the class."""
+"""SQLSTATE of the error of a batch whose rows the server has not taken exactly; no server uses its class."""
 
 
 def refuse_other_row_count(written: Written, target: Table, key: BatchKey) -> None:

@@ -1,4 +1,7 @@
-"""Write the rows of a batch, and isolate those that the target refuses: in parts under savepoints, ever smaller."""
+"""Write the rows of a batch, and isolate rows that the target refuses by writing ever smaller parts.
+
+Each part is written under a savepoint.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,10 @@ if TYPE_CHECKING:
     from sqlalchemy.exc import DBAPIError
 
 _FIRST_PART = 512
-"""Number of rows that are first written together once the whole batch has failed."""
+"""Number of rows in a part of a batch that is written together, after the batch as a whole has failed."""
 
 _PARTS = 8
-"""Number of parts into which a part that fails is divided."""
+"""Number of smaller parts into which a part is divided if it fails."""
 
 
 @dataclass(slots=True)
@@ -30,7 +33,7 @@ class Written:
     """Result of writing a batch's rows.
 
     :param sent: number of rows that the target did not refuse
-    :param taken: number of rows that the server says it has taken
+    :param taken: number of rows that the server reports as taken
     :param refused: errors of the refused rows, by row number
     """
 
@@ -70,7 +73,12 @@ class RowWriter:
         return written
 
     def _write_parts(self, rows: pa.Table, size: int, written: Written) -> None:
-        """Write rows in parts of some size; divide each part that fails."""
+        """Write rows in parts of a given size; divide each part that fails, down to single rows.
+
+        :param rows: the rows
+        :param size: number of rows in a part
+        :param written: result to which the counts and errors are added
+        """
         for start in range(0, rows.num_rows, size):
             part = rows.slice(start, size)
             error = self._try(part, written)
@@ -82,7 +90,12 @@ class RowWriter:
                 written.refused[part.column(ROW_NUMBER)[0].as_py()] = self._row_error(error)
 
     def _try(self, rows: pa.Table, written: Written) -> DBAPIError | None:
-        """Write rows under a savepoint and count them; return the error that some of them caused."""
+        """Write rows under a savepoint and count them; roll back and return the error if their data caused one.
+
+        :param rows: the rows
+        :param written: result to which the counts are added
+        :raises sqlalchemy.exc.DBAPIError: if the database reports an error that no row causes
+        """
         from sqlalchemy.exc import DBAPIError
 
         savepoint = self.connection.begin_nested()

@@ -1,4 +1,4 @@
-"""Control side of the sql sink: check the target, raise the fence, read receipts."""
+"""Control side of the sql sink: check the target, raise the fence, read receipts and dead letters."""
 
 from __future__ import annotations
 
@@ -41,14 +41,16 @@ _MAX_COUNTED = 100_000
 """Number of rows up to which a target is counted unless an exact number is requested."""
 
 _SEARCHED = 500
-"""Number of batches that are looked up by one query."""
+"""Greatest number of batches whose receipts are looked up by one query."""
 
 _NO_RIGHT = "42501"
 _RIGHTS_HINT = "The user needs SELECT, INSERT and UPDATE on the target and on the ckpt_ tables beside it."
 
 
 class SqlSink:
-    """Sink that writes to an SQL table; see :class:`~airflow_provider_ckpt.connectors.sink_protocol.Sink`.
+    """Control side of a sink that writes to a table of an SQL database.
+
+    See :class:`~airflow_provider_ckpt.connectors.sink_protocol.Sink`.
 
     :param pipeline: ``sink.table`` names the target
     :param connection: the Airflow connection of the database
@@ -112,21 +114,24 @@ class SqlSink:
             ) from error
 
     def outputs(self) -> Sequence[Output]:
-        """Return the target table; see :class:`NamesOutputs`."""
+        """Return the target table as a list of one place; see :class:`NamesOutputs`."""
         with self._database.session(f"reading the identity of {self._name}") as connection:
             table = self._target(connection)
             identity = self._identity(connection, table)
         return [WrittenTarget("sink.table", table.label, self._database.dialect.name, identity)]
 
     def check_columns(self, columns: Sequence[tuple[str, str]]) -> None:
-        """Check that rows of these columns can be written; see :meth:`Sink.check_columns`."""
+        """Raise ConfigError if rows of these columns cannot be written to the target; see :meth:`Sink.check_columns`.
+
+        :param columns: name and Spark SQL type of each column
+        """
         with self._database.session(f"reading the columns of {self._name}") as connection:
             refuse_columns(self._target(connection), columns, self._pipeline)
 
     def claims(self) -> Claims:
-        """Return ledgers and newest epoch of the pipeline's fences, the target's identity and evidence of lost rows.
+        """Return epoch and ledgers of the pipeline's fences, the target's identity and evidence of lost rows.
 
-        See :meth:`Sink.claims`.
+        The epoch is the newest of all ledgers. See :meth:`Sink.claims`.
         """
         import sqlalchemy as sa
 
@@ -144,7 +149,11 @@ class SqlSink:
         )
 
     def compare_targets(self, before: str, now: str) -> str | None:
-        """Describe how two identities of the target differ; see :class:`ComparesTargets`."""
+        """Return a clause that describes how two identities of the target differ; see :class:`ComparesTargets`.
+
+        :param before: identity of the target that was written to
+        :param now: identity of the target as it is now
+        """
         return f"the target is not the one that was written: it was {before} and is {now} (another server or table)"
 
     def fence(self, epoch: int) -> None:
@@ -160,9 +169,11 @@ class SqlSink:
                 self._store_snapshot(connection, table, bookkeeping, epoch)
 
     def store_target_snapshot(self, epoch: int) -> None:
-        """Store a snapshot: a description of the target's present state; see :class:`SinkWithTargetSnapshot`.
+        """Store a description of the target's present state (a snapshot); see :class:`SinkWithTargetSnapshot`.
 
-        Nothing is stored if rows were lost since the last snapshot, so that the next run reports it.
+        Nothing is stored if rows were lost since the last snapshot, so that the next run reports the loss.
+
+        :param epoch: epoch of the run
         """
         with self._database.session(f"taking a snapshot of {self._name}", writes=True) as connection:
             table, bookkeeping = self._target(connection), self._bookkeeping(connection)
@@ -170,7 +181,7 @@ class SqlSink:
                 self._store_snapshot(connection, table, bookkeeping, epoch)
 
     def receipts(self, known: Mapping[str, KnownReceipts]) -> Iterator[Receipt]:
-        """Yield the receipts that the ledger does not know; see :meth:`Sink.receipts`."""
+        """Yield the pipeline's receipts that the ledger does not know, ordered by key; see :meth:`Sink.receipts`."""
         import sqlalchemy as sa
 
         with self._database.session(f"reading receipts of {self._name}") as connection:
@@ -189,7 +200,7 @@ class SqlSink:
         yield from sorted((to_receipt(tuple(row)) for row in rows), key=lambda receipt: receipt.key)
 
     def batches_without_receipt(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
-        """Return the keys of the batches without a receipt; see :meth:`Sink.batches_without_receipt`."""
+        """Return the given batches that have no receipt; see :meth:`Sink.batches_without_receipt`."""
         import sqlalchemy as sa
 
         found: set[BatchKey] = set()
@@ -205,7 +216,7 @@ class SqlSink:
         return [key for key in keys if key not in found]
 
     def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
-        """Yield the dead letters of some attempts, with one query for each attempt; see :meth:`Sink.dead_letters`."""
+        """Yield the dead letters of the given attempts, with one query for each; see :meth:`Sink.dead_letters`."""
         for source in sources:
             with self._database.session(f"reading dead letters of {self._name}") as connection:
                 bookkeeping = self._bookkeeping(connection)
@@ -213,20 +224,20 @@ class SqlSink:
             yield from rows
 
     def store_replay(self, partition: str, replay: Replay) -> None:
-        """Store which dead letters a side partition replays; see :meth:`Sink.store_replay`."""
+        """Store the list of dead letters that a side partition sends again; see :meth:`Sink.store_replay`."""
         self._store_document(partition, replay.to_json())
 
     def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
-        """Return the stored replays of side partitions; see :meth:`Sink.replays`."""
+        """Return the stored replays of the given side partitions; see :meth:`Sink.replays`."""
         wanted = set(partitions)
         return {name: Replay.from_json(found) for name, found in self._documents() if name in wanted}
 
     def store_file_list(self, files: FileList) -> None:
-        """Store a list of source files; see :meth:`Sink.store_file_list`."""
+        """Store a list of discovered source files; see :meth:`Sink.store_file_list`."""
         self._store_document(files.name, files.to_json())
 
     def stored_file_lists(self, first: int) -> Sequence[FileList]:
-        """Return the stored lists of source files; see :meth:`Sink.stored_file_lists`."""
+        """Return the stored lists of source files from an ordinal on; see :meth:`Sink.stored_file_lists`."""
         return [
             FileList.from_json(found)
             for name, found in self._documents()
@@ -234,7 +245,7 @@ class SqlSink:
         ]
 
     def target_rows(self, *, exact: bool = False) -> int | None:
-        """Return the number of rows in the target; None if it has over 100,000.
+        """Return the number of rows in the target; None if it has more than 100,000 rows.
 
         :param exact: whether to count more rows as well
         """
@@ -268,7 +279,11 @@ class SqlSink:
         return f"{self._database.dialect.server_identity(connection)}/{table.label}"
 
     def _refuse_unwritable(self, table: Table) -> None:
-        """Raise ConfigError if the user may not insert into the target, or not replace rows where that is wanted."""
+        """Raise ConfigError if the user may not insert rows into the target, or for an upsert not update them.
+
+        :param table: the target
+        :raises ConfigError: with the server's message
+        """
         import sqlalchemy as sa
 
         columns = [column.name for column in table.columns if not column.generated]
@@ -301,7 +316,11 @@ class SqlSink:
         connection.execute(fences.update().where(of_run).values(target_snapshot=snapshot))
 
     def _store_document(self, name: str, document: Mapping[str, Any]) -> None:
-        """Store a document under a name, in place of an earlier one."""
+        """Store a JSON document under a name in the table of replays; an earlier document of that name is overwritten.
+
+        :param name: the name: a side partition, or a list of source files
+        :param document: the document
+        """
         with self._database.session(f"storing {name} beside {self._name}", writes=True) as connection:
             bookkeeping = self._bookkeeping(connection)
             table = bookkeeping.table(REPLAY)

@@ -38,11 +38,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _MAX_FULL_DIGEST = 1_000
-"""Greatest number of rows in a range for which a digest is made of all positions; larger ranges are only counted."""
+"""Greatest number of rows in a range whose digest covers all positions; for larger ranges it has only a count."""
 
 
 class SqlSource:
-    """Source that reads a table; see :class:`~airflow_provider_ckpt.connectors.source_protocol.Source`.
+    """Planning side of a source that reads a table of an SQL database by a cursor column.
+
+    See :class:`~airflow_provider_ckpt.connectors.source_protocol.Source`.
 
     :param pipeline: ``source.table`` and ``source.cursor`` name the table and its cursor column
     :param connection: the Airflow connection of the database
@@ -64,13 +66,16 @@ class SqlSource:
             log.warning("pipeline %s: %s", self._pipeline, reused)
 
     def reads(self, output: Output) -> bool:
-        """Return whether the sink's output is the table that the source reads; see :class:`ReadsOutputs`."""
+        """Return whether a place that the sink writes to is the table that the source reads; see :class:`ReadsOutputs`.
+
+        :param output: the place
+        """
         if not isinstance(output, WrittenTarget) or output.system != self._database.dialect.name:
             return False
         return output.identity == self.partitions()[0].identity
 
     def partitions(self) -> Sequence[SourcePartition]:
-        """Return the table as the only partition."""
+        """Return the table as the source's only partition; see :meth:`Source.partitions`."""
         with self._database.session(f"reading the identity of {self._section.table}") as connection:
             table = self._table(connection)
             identity = f"{self._database.dialect.server_identity(connection)}/{table.label}"
@@ -79,9 +84,11 @@ class SqlSource:
     def start(self, partition: str, start_from: str | int) -> Start:  # noqa: ARG002  # the table is the only partition
         """Return the position at which the table is first read.
 
-        It is the given position, the position after the greatest visible one for ``latest``, and :data:`START` for
-        ``earliest``, since a transaction that has not committed yet may have lower positions than the lowest visible
-        one.
+        For ``earliest`` it is :data:`START`, since a transaction that has not committed yet may have lower positions
+        than the lowest visible one. For ``latest`` it is the position after the greatest visible one.
+
+        :param partition: id of the source's only partition
+        :param start_from: ``earliest``, ``latest`` or the position itself
         """
         if isinstance(start_from, int):
             return Start(start_from)
@@ -100,8 +107,9 @@ class SqlSource:
     def plan(self, request: PlanRequest) -> Plan:
         """Split each range into batches; see :meth:`Source.plan`.
 
-        A range without an end reaches to the newest closed bound.
+        A range without an end extends to the newest closed bound.
 
+        :param request: the ranges to plan, with limits and the state of the last planning
         :raises SourceError: if later rows will get numbers below the plan
         """
         plan = self._with_closed_bound(request)
@@ -110,25 +118,25 @@ class SqlSource:
             return plan_ranges(request, plan, lambda span, left: self._split(connection, table, span, request, left))
 
     def may_have_late_records(self) -> bool:
-        """Return True: applications may choose any value, or take one long before they insert it."""
+        """Return True: an application may choose any cursor value, or take one long before its INSERT."""
         return True
 
     def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[PositionDigest] | None:  # noqa: ARG002
-        """Return a digest for each range, made of the positions of the rows that are visible now.
+        """Return one digest for each range, computed from the positions of the rows that are visible now.
 
-        For a range with over 1000 rows, the digest has only their count.
+        For a range with over 1000 rows, the digest has only their count. See :meth:`Source.digests`.
         """
         with self._database.session(f"searching {self._section.table}") as connection:
             table = self._table(connection)
             return [self._digest(connection, table, span) for span in ranges]
 
     def positions(self, partition: str, span: Range) -> Sequence[int]:  # noqa: ARG002
-        """Return the positions of the rows in a range that are visible now, in order."""
+        """Return the positions of the rows in a range that are visible now, in order; see :meth:`Source.positions`."""
         with self._database.session(f"searching {self._section.table}") as connection:
             return self._table(connection).positions(connection, span)
 
     def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:  # noqa: ARG002
-        """Return the tasks as they are: a reader finds records by the range alone."""
+        """Return the tasks unchanged, since a reader needs only their range; see :meth:`Source.locate`."""
         return tasks
 
     def close(self) -> None:
@@ -157,7 +165,11 @@ class SqlSource:
     def _with_closed_bound(self, request: PlanRequest) -> Plan:
         """Return a plan without batches that has the closed bound, and the state for the next planning.
 
-        It is empty if no range needs a bound, or if no row lies beyond the ranges' starts.
+        The plan is empty if no range needs a bound, or if no row lies beyond the ranges' starts.
+
+        :param request: the request that the plan answers
+        :raises ConfigError: if the cursor has no position in some rows
+        :raises SourceError: if later rows will get numbers below the plan
         """
         starts = [todo.start for todo in request.ranges if todo.needs_bound]
         if not starts:
@@ -183,8 +195,12 @@ class SqlSource:
         return Plan(bounds=bounds, states={table.label: closing.state}, notices=notices)
 
     def _late_numbers(self, connection: sa.Connection, table: SourceTable, tail: int) -> list[str]:
-        """Return a warning if later rows will get numbers below the plan, which no run would read.
+        """Return a list with a warning if later rows will get numbers below the plan, which no run would read.
 
+        :param connection: an open connection
+        :param table: the source table
+        :param tail: start of the plan for new rows
+        :return: one warning, or an empty list
         :raises SourceError: in place of the warning, unless ``source.late_rows: recover``
         """
         following = self._database.dialect.next_number(connection, table.table, table.cursor)

@@ -1,4 +1,4 @@
-"""A SQL database as the source of many tables: its catalog, and which tables have new rows."""
+"""An SQL database as the source of many tables: its catalog, and the search for tables with new rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _COUNTED = 10_000
 class SqlSourceDatabase:
     """A database of many tables; see :class:`~airflow_provider_ckpt.connectors.database_protocol.SourceDatabase`.
 
-    The comparison takes a few queries of the catalog for each table, and reads the two ends of its cursor's index.
+    Each table is examined by a few queries of the catalog and by the ends of its cursor's index.
 
     :param connection: the Airflow connection of the database
     """
@@ -35,7 +35,7 @@ class SqlSourceDatabase:
         self._database = Database(connection, "source")
 
     def read_catalog(self) -> Catalog:
-        """Return all tables with their columns and primary keys; see :class:`.SourceDatabase`.
+        """Return all tables with their columns and primary keys; see :meth:`.SourceDatabase.read_catalog`.
 
         :raises ConfigError: if the dialect cannot list the tables
         """
@@ -49,7 +49,10 @@ class SqlSourceDatabase:
         return catalog
 
     def count_new_records(self, tables: Sequence[TableProgress]) -> Mapping[str, int]:
-        """Return about how many new rows each table has; see :class:`.SourceDatabase`."""
+        """Return the approximate number of new rows of each table that may have any, by the name of its pipeline.
+
+        See :meth:`.SourceDatabase.count_new_records`.
+        """
         if not tables:
             return {}
         with self._database.session("looking for new rows") as connection:
@@ -72,10 +75,10 @@ class SqlSourceDatabase:
         self._database.close()
 
     def _new_rows(self, connection: sa.Connection, progress: TableProgress, server: str) -> int | None:
-        """Return about how many new rows a table has; None if its next planning would find nothing.
+        """Return the approximate number of new rows of a table; None if its next planning would find nothing.
 
         :param connection: an open connection
-        :param progress: the table's pipeline and what was planned
+        :param progress: the table's pipeline and the position up to which it has planned
         :param server: identity of the server
         :raises CkptError: if the next planning would refuse the table
         """

@@ -1,4 +1,4 @@
-"""The table of a source, and queries of its rows by position."""
+"""The table that an sql source reads, and queries of its rows by position."""
 
 from __future__ import annotations
 
@@ -40,22 +40,26 @@ class SourceTable:
 
     @property
     def label(self) -> str:
-        """Schema and name, which is also the id of the source's only partition."""
+        """Schema and name of the table, which is also the id of the source's only partition."""
         return self.table.label
 
     @cached_property
     def clause(self) -> sa.TableClause:
-        """The table as SQLAlchemy's table, with all its columns."""
+        """SQLAlchemy's object for the table, with all its columns."""
         return table_clause(self.table, list(self.table.by_name))
 
     @property
     def at(self) -> sa.ColumnClause[Any]:
-        """The cursor as SQLAlchemy's column."""
+        """SQLAlchemy's object for the cursor column."""
         found: sa.ColumnClause[Any] = self.clause.c[self.cursor.name]
         return found
 
     def within(self, start: int, end: int) -> sa.ColumnElement[bool]:
-        """Return the condition for rows from one position to before another."""
+        """Return the SQL condition for the rows in a range of positions.
+
+        :param start: first position of the range
+        :param end: position after the range
+        """
         import sqlalchemy as sa
 
         value = self.database.dialect.cursor_value
@@ -66,7 +70,7 @@ class SourceTable:
         return sa.and_(self.at.is_not(None), *conditions)
 
     def rows(self, start: int, end: int) -> sa.Select[Any]:
-        """Return a query of the cursor of each row of a range, in order.
+        """Return a query that selects the cursor value of each row in a range, in order.
 
         :param start: first position of the range
         :param end: position after the range
@@ -78,7 +82,8 @@ class SourceTable:
     def greatest(self, connection: sa.Connection) -> int | None:
         """Return the greatest position of all visible rows; None if there are none.
 
-        :raises SourceError: if no position can follow
+        :param connection: an open connection
+        :raises SourceError: if the cursor has reached the largest number, so that no position can follow
         """
         import sqlalchemy as sa
 
@@ -93,7 +98,11 @@ class SourceTable:
         return position
 
     def position(self, value: Any) -> int:
-        """Return the position of a cursor value as the driver returns it."""
+        """Return the position of a cursor value.
+
+        :param value: the value as the driver returns it
+        :raises SourceError: if the value is not a date, such as ``0000-00-00``
+        """
         if self.cursor.kind is Kind.INTEGER:
             return int(value)
         if isinstance(value, str):
@@ -104,7 +113,7 @@ class SourceTable:
         return position_of(value)
 
     def count(self, connection: sa.Connection, start: int, end: int, most: int | None = None) -> int:
-        """Return the number of visible rows of a range.
+        """Return the number of visible rows in a range.
 
         :param connection: an open connection
         :param start: first position of the range
@@ -117,11 +126,18 @@ class SourceTable:
         return int(connection.execute(sa.select(sa.func.count()).select_from(held)).scalar() or 0)
 
     def positions(self, connection: sa.Connection, span: Range) -> list[int]:
-        """Return the positions of the visible rows of a range, in order."""
+        """Return the positions of the visible rows in a range, in order.
+
+        :param connection: an open connection
+        :param span: the range
+        """
         return [self.position(value) for (value,) in connection.execute(self.rows(span.start, span.end))]
 
     def refuse_bad_cursors(self, connection: sa.Connection) -> None:
-        """Raise ConfigError if the cursor has no position in some rows: NULL, or a value of another type."""
+        """Raise ConfigError if the cursor has no position in some rows: it is NULL, or a value of another type.
+
+        :param connection: an open connection
+        """
         import sqlalchemy as sa
 
         condition = self.database.dialect.bad_cursor(self.cursor, self.at)
@@ -137,7 +153,7 @@ class SourceTable:
 
 
 def look_up(database: Database, connection: sa.Connection, section: SqlSourceSection) -> SourceTable:
-    """Return the pipeline's table as it is now.
+    """Return the description of the pipeline's source table as it is now.
 
     :param database: the source's database
     :param connection: its open connection

@@ -49,14 +49,14 @@ def split(connection: sa.Connection, table: SourceTable, span: Range, records: i
 def _next_first(
     connection: sa.Connection, table: SourceTable, first: int, end: int, records: int
 ) -> tuple[int, bool] | None:
-    """Return the first position of the next batch, and whether this batch has another number of records than wanted.
+    """Return the first position of the next batch, and whether the present batch has another size than wanted.
 
     :param connection: an open connection
     :param table: the table
-    :param first: first position of this batch, at which there is a row
+    :param first: first position of the present batch, at which there is a row
     :param end: end of the range
     :param records: wanted number of records
-    :return: None if this batch is the last
+    :return: None if the present batch is the last
     """
     ends = _positions(
         connection, table, first, end, records - 1, 2
@@ -73,7 +73,15 @@ def _next_first(
 def _positions(
     connection: sa.Connection, table: SourceTable, start: int, end: int, skipped: int, most: int
 ) -> list[int]:
-    """Return the positions of a range's rows after some others, in order; none if there are no such rows."""
+    """Return the positions of some rows of a range, in order, after skipping a number of its rows.
+
+    :param connection: an open connection
+    :param table: the table
+    :param start: first position of the range
+    :param end: position after the range
+    :param skipped: number of rows to skip
+    :param most: greatest number of positions to return
+    """
     if start >= end:
         return []
     found = connection.execute(table.rows(start, end).limit(most).offset(skipped)).scalars()

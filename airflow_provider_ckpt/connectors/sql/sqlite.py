@@ -1,4 +1,4 @@
-"""Dialect of SQLite: a file on this machine, which one transaction writes at a time."""
+"""Dialect of SQLite, whose database is a file on this machine to which one transaction writes at a time."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from sqlalchemy.exc import DBAPIError
 
 _BUSY_MS = 60_000
-"""Time for which a transaction waits for another to end, in milliseconds."""
+"""Time in milliseconds for which a transaction waits for another one to end."""
 
 _SETTINGS = ("PRAGMA synchronous = FULL", "PRAGMA foreign_keys = ON")
 _NUMERIC_DIGITS = 15
-"""Digits of a number that SQLite keeps in a column of affinity NUMERIC, where it stores it as a double."""
+"""Number of digits that SQLite keeps in a column of affinity NUMERIC, which stores a number as a double."""
 
 _SIZE = re.compile(r"\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
 _HIDDEN, _GENERATED = 1, (2, 3)
 
 
 class SqliteDialect(SqlDialect):
-    """SQLite 3.35 or newer."""
+    """Dialect of SQLite 3.35 or newer."""
 
     name = "sqlite"
     label = "SQLite"
@@ -43,25 +43,28 @@ class SqliteDialect(SqlDialect):
     isolation = None
 
     def url(self, connection: Connection) -> sa.URL:
-        """Return the address of the file, opened by a URI, so that no file is created."""
+        """Return SQLAlchemy's address of the file: a URI with which a missing file is not created."""
         import sqlalchemy as sa
 
         return sa.URL.create(self.drivername, database=f"file:{_path(connection)}", query={"mode": "rw", "uri": "true"})
 
     def namespace(self, connection: Connection) -> tuple[str, str | None]:
-        """Return the file; SQLite has no server."""
+        """Return the file's path as OpenLineage's namespace, and None, since SQLite has no server."""
         return f"sqlite://{_path(connection)}", None
 
     def address(self, connection: Connection) -> str:
-        """Return the file as an address."""
+        """Return the file's path as an address for messages."""
         return self.namespace(connection)[0]
 
     def connect_args(self, connection: Connection) -> dict[str, Any]:  # noqa: ARG002
-        """Return arguments by which the driver neither begins transactions nor binds a connection to a thread."""
+        """Return arguments with which the driver begins no transactions, and a connection is not bound to a thread."""
         return {"isolation_level": None, "check_same_thread": False, "timeout": _BUSY_MS / 1000}
 
     def prepare(self, engine: sa.Engine) -> None:
-        """Begin transactions explicitly: one that writes locks the file immediately, so that no other can write."""
+        """Register listeners that begin each transaction explicitly.
+
+        A transaction that writes locks the file at its beginning, so that no other can write.
+        """
         import sqlalchemy as sa
 
         @sa.event.listens_for(engine, "connect")
@@ -75,16 +78,16 @@ class SqliteDialect(SqlDialect):
             connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     def classify(self, error: DBAPIError) -> Failure:
-        """Classify an exception by SQLite's error code."""
+        """Return the meaning of an exception, judged by SQLite's error code."""
         code = getattr(error.orig, "sqlite_errorcode", 0)
         return Failure(_state(code), first_line(error), *_of_row(code))
 
     def find_table(self, connection: sa.Connection, schema: str | None, name: str) -> Table | None:
-        """Return a table or view with the columns that ``PRAGMA table_xinfo`` lists.
+        """Return a table or view with its columns and keys, read by PRAGMA statements; None if it does not exist.
 
         :param connection: an open connection
-        :param schema: its schema; None for the connection's default
-        :param name: its name
+        :param schema: the table's schema; None for ``main``
+        :param name: the table's name
         """
         place = schema or "main"
         query = f"SELECT type, name FROM {_quote(place)}.sqlite_schema WHERE lower(name) = lower(?)"
@@ -112,20 +115,24 @@ class SqliteDialect(SqlDialect):
         return any(row.name == name and row.type.upper() == "INTEGER" for row in info)
 
     def key_problem(self, table: Table, key: Sequence[str]) -> tuple[str, str] | None:
-        """Accept any unique key: ``ON CONFLICT`` names the key by which rows are replaced."""
+        """Return None: any unique key is suitable, since ``ON CONFLICT`` names the key by which rows are replaced."""
         del table, key
         return None
 
     def server_identity(self, connection: sa.Connection) -> str:
-        """Return the file's path."""
+        """Return the path of the database file."""
         return str(connection.exec_driver_sql("PRAGMA database_list").one()[2])
 
     def fence_lock(self, select: sa.Select[Any]) -> sa.Select[Any]:
-        """Return the query as it is: a transaction that writes holds the lock of the whole file."""
+        """Return the query unchanged, since a transaction that writes holds the lock of the whole file."""
         return select
 
     def insert(self, table: Any, key: Sequence[str]) -> Any:
-        """Return an INSERT, with ``ON CONFLICT`` for an upsert."""
+        """Return the statement that writes one row: an INSERT, with ``ON CONFLICT`` for an upsert.
+
+        :param table: the target as SQLAlchemy's ``TableClause``
+        :param key: key columns of an upsert; empty to insert
+        """
         from sqlalchemy.dialects.sqlite import insert
 
         statement = insert(table)
@@ -137,27 +144,32 @@ class SqliteDialect(SqlDialect):
         return statement.on_conflict_do_update(key, set_={name: statement.excluded[name] for name in others})
 
     def write(self, connection: sa.Connection, target: Table, rows: pa.Table, key: Sequence[str]) -> int:
-        """Write rows in the forms that SQLite stores: decimals and times as text.
+        """Write rows with decimals and times as texts, the form in which SQLite stores them.
 
         :param connection: the connection
         :param target: the target
         :param rows: converted columns, with the target's names
         :param key: key columns of an upsert; empty to insert
+        :return: number of rows that SQLite reports as taken
         """
         return super().write(connection, target, _as_stored(rows), key)
 
     def bad_cursor(self, column: Column, cursor: sa.ColumnElement[Any]) -> sa.ColumnElement[bool] | None:
-        """Return the condition for values that are not integers, which any column but the row id may contain."""
+        """Return the SQL condition for rows whose cursor is not an integer; None for the row id, which always is one.
+
+        :param column: the cursor column
+        :param cursor: the column in SQLAlchemy's statements
+        """
         import sqlalchemy as sa
 
         return None if column.numbered else sa.func.typeof(cursor) != "integer"
 
     def closes_at_once(self) -> bool:
-        """Return True: there is one writer, whose rows are visible once it has ended."""
+        """Return True: there is only one writer at a time, and all its rows become visible when it commits."""
         return True
 
     def next_number(self, connection: sa.Connection, table: Table, column: Column) -> int | None:
-        """Return the number after the greatest ever used, of a table with AUTOINCREMENT.
+        """Return the number after the greatest ever used in a table with AUTOINCREMENT; None for any other table.
 
         :param connection: an open connection
         :param table: the table
@@ -173,7 +185,7 @@ class SqliteDialect(SqlDialect):
         return None if found is None else int(found) + 1
 
     def reused_numbers(self, connection: sa.Connection, table: Table, column: Column) -> str | None:
-        """Return a sentence for a table without AUTOINCREMENT, where the number of the newest row may be used again.
+        """Return a warning for a table without AUTOINCREMENT, where a removed row's number may be reused; else None.
 
         :param connection: an open connection
         :param table: the table
@@ -194,7 +206,7 @@ class SqliteDialect(SqlDialect):
 def _path(connection: Connection) -> str:
     """Return the path of the file that a connection names by its host or schema.
 
-    :raises ConfigError: if it is not absolute
+    :raises ConfigError: if the path is not absolute
     """
     path = unquote(connection.host or connection.schema or "")
     if not PurePosixPath(path).is_absolute():
@@ -210,7 +222,7 @@ def _quote(name: str) -> str:
 
 
 def _state(code: int) -> str | None:
-    """Return the SQLSTATE that stands for an error code."""
+    """Return the SQLSTATE that corresponds to an error code of SQLite; None if there is none."""
     primary = code & 0xFF
     states = {
         sqlite3.SQLITE_CONSTRAINT: "23000",
@@ -230,14 +242,18 @@ def _state(code: int) -> str | None:
 
 
 def _of_row(code: int) -> tuple[bool, bool]:
-    """Return whether the data of a row may have caused an error, and whether a key occurs twice."""
+    """Return two booleans about an error code: whether a row's data may be the cause, and whether a key is a duplicate."""
     duplicates = (sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
     of_row = code & 0xFF in (sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG)
     return of_row, code in duplicates
 
 
 def _column(row: Any, *, numbered: bool) -> Column:
-    """Return a column, whose kind follows from its declared type as SQLite's affinities do."""
+    """Return a column, whose kind follows from its declared type by the rules of SQLite's type affinity.
+
+    :param row: row of ``PRAGMA table_xinfo``
+    :param numbered: whether SQLite numbers the column
+    """
     declared = str(row.type or "")
     upper = declared.upper()
     size = _SIZE.search(upper)

@@ -1,4 +1,4 @@
-"""Tables for SQLAlchemy's statements, with each name quoted in its exact case."""
+"""Build SQLAlchemy's table objects for statements, with each name quoted in its exact case."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def table_clause(table: Table, columns: Sequence[str]) -> sa.TableClause:
-    """Return a table as SQLAlchemy's table, with some of its columns.
+    """Return SQLAlchemy's object for a table with some of its columns.
 
     :param table: the table
     :param columns: names of the columns

@@ -1,4 +1,4 @@
-"""Refuse targets, columns of rows, and untested dialects, with which rows could be lost or changed."""
+"""Refuse a target, columns of rows, or an untested dialect with which rows could be lost or changed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _STORED: Mapping[str, frozenset[Kind]] = {
 
 
 def refuse_target(database: Database, table: Table, key: Sequence[str], pipeline: str) -> None:
-    """Raise ConfigError if a table cannot be a target, or rows cannot be replaced by its key.
+    """Raise ConfigError if a table cannot be a target, or its rows cannot be replaced by the key of an upsert.
 
     :param database: the sink's database
     :param table: the target
@@ -67,7 +67,7 @@ def refuse_target(database: Database, table: Table, key: Sequence[str], pipeline
 
 
 def refuse_untested(database: Database, section: SqlSinkSection, delivery: str, pipeline: str) -> None:
-    """Raise ConfigError for ``delivery: exactly_once`` with a dialect that the conformance suite has not been run with.
+    """Raise ConfigError for ``delivery: exactly_once`` with a dialect that has not passed the conformance suite.
 
     :param database: the sink's database
     :param section: the section ``sink``

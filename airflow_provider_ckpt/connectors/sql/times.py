@@ -1,4 +1,4 @@
-"""Positions of dates and times: microseconds since 1970 in UTC."""
+"""Convert dates and times to positions and back; a position counts microseconds since 1970 in UTC."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # databases have times without a 
 
 
 def to_datetime(position: int) -> datetime | None:
-    """Return the time of a position; None if it lies outside of the years 1 to 9999."""
+    """Return the time without a zone at a position; None if it lies outside of the years 1 to 9999."""
     try:
         return _EPOCH + timedelta(microseconds=position)
     except OverflowError:
@@ -23,6 +23,6 @@ def to_date(position: int) -> date | None:
 
 
 def position_of(value: date | datetime) -> int:
-    """Return the position of a date or of a time without a zone."""
+    """Return the position of a date, or of a time without a zone."""
     time = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)  # noqa: DTZ001
     return (time - _EPOCH) // timedelta(microseconds=1)

@@ -1,4 +1,4 @@
-"""Writing side of the sql sink: rows, dead letters and receipt of a batch in one transaction; runs in a lane."""
+"""Writing side of the sql sink: write rows, dead letters and receipt of a batch in one transaction, in a lane."""
 
 from __future__ import annotations
 
@@ -43,16 +43,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _OpenBatch(OpenBatch):
-    """A batch whose transaction is still open, with the server's count of its rows.
+    """A batch whose transaction is still open, with the number of its rows that the server has taken.
 
-    :param taken: number of rows that the server says it has taken
+    :param taken: number of rows that the server reports as taken
     """
 
     taken: int
 
 
 class SqlWriter:
-    """Writer of one lane; see :class:`~airflow_provider_ckpt.connectors.sink_protocol.Writer`.
+    """Writing side of the sql sink in one lane.
+
+    See :class:`~airflow_provider_ckpt.connectors.sink_protocol.Writer`.
 
     :param pipeline: ``sink.table`` names the target
     :param connection: the Airflow connection of the database
@@ -103,7 +105,12 @@ class SqlWriter:
         self._database.close()
 
     def _transaction(self, task: BatchTask, content: BatchContent) -> Outcome | Refused:
-        """Claim the receipt, write the rows, and commit unless rows were refused."""
+        """Claim the receipt, write the rows, and commit unless rows were refused.
+
+        :param task: the batch and its attempt
+        :param content: the batch's rows and dead letters
+        :return: the outcome, with the existing receipt if the batch has one; or the errors of the refused rows
+        """
         connection, target = self._connect()
         bookkeeping = self._bookkeeping(target)
         counts = checked_counts(content, task, self._queue)
@@ -129,8 +136,13 @@ class SqlWriter:
         return Refused(written.refused)
 
     def _claim(self, connection: sa.Connection, bookkeeping: Bookkeeping, receipt: Receipt) -> Receipt | None:
-        """Lock the fence and insert the receipt; return the receipt that the batch has already, if it has one.
+        """Lock the fence and insert the receipt; return None, or the receipt that the batch has already.
 
+        In the second case, the transaction is rolled back.
+
+        :param connection: the connection
+        :param bookkeeping: the bookkeeping tables
+        :param receipt: the receipt to claim
         :raises FencedError: if the fence has a newer epoch than the run
         :raises SinkError: if the fence is absent or has an older epoch
         """
@@ -207,7 +219,7 @@ class SqlWriter:
         return Bookkeeping(self._database.dialect, target.schema, self._context)
 
     def _now(self) -> datetime:
-        """Return the server's present time: its time when the connection was opened, plus the time since then."""
+        """Return the server's present time: its time when the connection was opened, plus the time passed since."""
         server_time, at = self._clock
         return server_time + timedelta(seconds=time.monotonic() - at)
 
