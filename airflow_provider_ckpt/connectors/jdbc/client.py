@@ -1,4 +1,4 @@
-"""Query a database through its JDBC driver in a separate Java process, and convert its errors."""
+"""Query a database through its JDBC driver in a separate Java process, and convert the driver's errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NO_NULLS = 0
 
 
 class ResultKind(Enum):
-    """Type of a result column other than the cursor column: a number of rows, or text."""
+    """Type of a query's result column that is not the cursor column: a number of rows, or text."""
 
     COUNT = "count"
     TEXT = "text"
@@ -32,8 +32,8 @@ def require_connection(connection: Connection | None) -> Connection:
     """Return the source's connection, after checking that it is usable.
 
     :param connection: the Airflow connection of the source; None if the pipeline names none
-    :raises ConfigError: if there is none, it has another type or no URL, its URL includes a secret, or a parameter
-        could make the driver load code
+    :raises ConfigError: if there is no connection, it has another type or no URL, its URL includes a secret, or a
+        parameter could make the driver load code
     """
     if connection is None:
         raise ConfigError("the jdbc source has no connection.", hint="Name an Airflow connection in source.connection.")
@@ -61,8 +61,8 @@ def driver_properties(connection: Connection) -> dict[str, str]:
 class Database:
     """A connection to the source's database through its JDBC driver.
 
-    It is opened on first use, and again after it was lost. Methods raise :class:`SourceError` for errors of the driver,
-    the database and the Java process.
+    The connection is opened on first use, and again after it was lost. Methods raise :class:`SourceError` for errors of
+    the driver, the database and the Java process.
 
     :param connection: the Airflow connection
     :param jars: paths of the driver's jars
@@ -126,7 +126,7 @@ class Database:
     def columns(self, query: str) -> list[DriverColumn]:
         """Return the result columns of a query, as the driver describes them.
 
-        The query is executed, so it should return no rows.
+        :param query: the query, which is executed, so that it should return no rows
         """
         with self._connected() as opened:
             statement = opened.createStatement()
@@ -160,7 +160,7 @@ class Database:
 
     @contextmanager
     def _connected(self) -> Iterator[Any]:
-        """Provide the open connection, and convert errors of driver and Java process to :class:`SourceError`.
+        """Yield the open connection, and convert errors of the driver and the Java process to :class:`SourceError`.
 
         After an outage the connection is closed, so that the next use opens a new one.
         """

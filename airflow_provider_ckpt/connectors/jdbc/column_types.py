@@ -1,4 +1,4 @@
-"""Map column types to Spark's, and choose how Spark reads each column through the driver.
+"""Map the types of a driver's columns to Spark's, and choose how Spark reads each column through the driver.
 
 Numbers, booleans, texts and bytes are read with their own type. Dates and times are read as text and parsed by Spark,
 since drivers convert them in the time zone of the Java process, in which some local times do not exist. Other types are
@@ -49,7 +49,7 @@ _CURSORS = {
     "timestamp": CursorKind.INSTANT,
 }
 _MAX_DIGITS = 18
-"""Maximum number of decimal digits of a cursor; a number with more may not fit into 64 bits."""
+"""Maximum number of decimal digits of a cursor; a number with more digits may not fit into 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Column:
 
     @property
     def cast(self) -> bool:
-        """Return whether the column is a date or time, which is read as text and then parsed by Spark."""
+        """True if the column is a date or time, which is read as text and then parsed by Spark."""
         return self.spark in _AS_TEXT
 
     @property
@@ -103,7 +103,7 @@ class Column:
 
     @property
     def cursor(self) -> CursorKind | None:
-        """Type of the column as a cursor; None if it cannot be the cursor, since its values have no position."""
+        """Kind of cursor that the column can be; None if it cannot be the cursor, since its values have no position."""
         digits, _, scale = self.spark.removeprefix("decimal(").removesuffix(")").partition(",")
         if self.spark.startswith("decimal("):
             return CursorKind.NUMBER if scale == "0" and int(digits) <= _MAX_DIGITS else None

@@ -1,4 +1,7 @@
-"""Connector of JDBC: tables of any database with a driver, which Spark reads."""
+"""Declare the jdbc connector: the keys of its ``source`` section, and the classes that implement the source.
+
+Its tables are those of any database with a JDBC driver; Spark reads them.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ def _at_least_one(paths: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class JdbcSourceSection(SourceSection):
-    """Table that Spark reads with a JDBC driver.
+    """Section ``source`` of a pipeline whose table Spark reads with a JDBC driver.
 
     :param connection: Airflow connection id of the database
     :param table: ``catalog.schema.table``, ``schema.table`` or ``table``
@@ -46,7 +49,7 @@ class JdbcSourceSection(SourceSection):
 
     @property
     def spark_jars(self) -> tuple[str, ...]:
-        """The driver's jars."""
+        """Paths of the driver's jars, which Spark loads; see :attr:`SourceSection.spark_jars`."""
         return self.jars
 
 

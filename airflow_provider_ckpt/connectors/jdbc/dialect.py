@@ -1,4 +1,4 @@
-"""SQL of the jdbc source in the dialects of its databases.
+"""Generate the SQL of the jdbc source in the dialects of its databases.
 
 Names are quoted as the driver specifies. The only values in the SQL are positions, which are written as constants.
 """
@@ -108,7 +108,7 @@ class Dialect:
         return ".".join(self.quote(part) for part in split_name(name))
 
     def column(self, column: DriverColumn) -> Column:
-        """Return the description of a column as Spark reads it, from the driver's description."""
+        """Return the description of a column as Spark reads it, given the driver's description."""
         known, unknown = _IDENTIFIED_TYPES.get(self.product), _UNIDENTIFIED_TYPES.get(self.product, frozenset())
         foreign = column.type in unknown or (known is not None and column.type not in known)
         return to_spark_column(column, text_only=foreign, zoned=column.type == "timestamptz")
@@ -124,7 +124,10 @@ class Dialect:
         )
 
     def first(self, count: int) -> str:
-        """Return the SQL clause, to follow ORDER BY, that limits a query to its first ``count`` rows."""
+        """Return the SQL clause, to follow ORDER BY, that limits a query to its first rows.
+
+        :param count: number of rows
+        """
         return f"LIMIT {count:d}" if self.product in _WITH_LIMIT else f"OFFSET 0 ROWS FETCH NEXT {count:d} ROWS ONLY"
 
     def within(self, kind: CursorKind, cursor: str, span: Range) -> str:
@@ -140,7 +143,7 @@ class Dialect:
     def identity(self, table: str) -> str | None:
         """Return a query for the identity of a table: a text that changes if the table is dropped and recreated.
 
-        Return None if the database has none; only PostgreSQL has.
+        Return None for a database whose tables have no identity; only those of PostgreSQL have one.
 
         :param table: the table's name as SQL
         """
@@ -163,7 +166,9 @@ class Dialect:
 
 
 def position_constant(kind: CursorKind, position: int) -> str:
-    """Return the SQL constant of a position: only cursor values with a smaller position are less than it.
+    """Return the SQL constant of the smallest cursor value at or after a position.
+
+    A cursor value is less than the constant exactly if its position is smaller.
 
     :param kind: type of the cursor
     :param position: the position

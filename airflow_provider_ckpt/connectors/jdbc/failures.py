@@ -1,6 +1,6 @@
 """Convert exceptions of JDBC drivers, which reach Python through Py4J or PySpark, to error information.
 
-The exceptions come from the Java process that plans (``jvm.py``), or from Spark's.
+The exceptions come from the Java process in which planning queries the database (``jvm.py``), or from Spark's.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _CONNECTION_LOST = frozenset(
 
 _TRANSIENT = "java.sql.SQLTransientException"
 _NOT_TRANSIENT = ("28", "3D", "42")
-"""SQLSTATE classes for which a retry cannot help, with any class of exception."""
+"""SQLSTATE classes of errors for which a retry cannot help, whatever the class of the exception."""
 
 _NOISE = re.compile(r"^(?:ERROR|FATAL|PANIC): |; SQL statement:$")
 
 
 @dataclass(frozen=True, slots=True)
 class JavaError:
-    """The parts of a Java exception that determine its handling.
+    """The parts of a Java exception that determine how it is handled.
 
     :param kinds: names of its class and all superclasses, beginning with the class itself
     :param state: SQLSTATE, if the exception is a ``java.sql.SQLException`` that has one
@@ -48,7 +48,7 @@ class JavaError:
 
 
 def java_errors(error: BaseException) -> Iterator[JavaError]:
-    """Yield an exception of Py4J or PySpark and its causes, outermost first; nothing if it is not a Java exception."""
+    """Yield an exception of Py4J or PySpark and its causes, outermost first; nothing for any other exception."""
     thrown = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     while thrown is not None:
         kinds = tuple(_class_names(thrown))
@@ -67,7 +67,10 @@ def sql_error(error: BaseException) -> JavaError | None:
 
 
 def missing_class(error: BaseException) -> str | None:
-    """Return the name of the Java class that was not found, if an exception or its causes report one; else None."""
+    """Return the name of the Java class that was not found, if an exception or one of its causes reports it; else None.
+
+    :param error: an exception of Py4J or PySpark, or any other
+    """
     return next((found.text for found in java_errors(error) if set(_NO_CLASS) & set(found.kinds)), None)
 
 

@@ -1,7 +1,8 @@
-"""Start a Java process with the driver's jars on its class path, for JDBC without Spark.
+"""Start a Java process with the driver's jars on its class path, so that planning can use JDBC without Spark.
 
 Planning sends a few small queries before it is known whether Spark is needed; a Java process without Spark starts in
-half a second. It listens on the loopback address for Py4J, requires a token, and ends with this Python process.
+half a second. The process listens on the loopback address for Py4J, requires a token, and ends with this Python
+process.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _SECONDS = 10.0
 
 
 class Jvm:
-    """A Java process that this process started, and whose classes it uses through Py4J.
+    """A Java process that this Python process starts, and whose classes it uses through Py4J.
 
     :param jars: paths of the driver's jars
     :param options: additional options of the ``java`` command
@@ -68,7 +69,7 @@ class Jvm:
         return self.packages.java
 
     def array(self, kind: str, values: Sequence[Any]) -> Any:
-        """Create a Java array in the process and return a reference to it.
+        """Create a Java array in the process, and return a reference to the array.
 
         :param kind: name of the elements' class
         :param values: the elements

@@ -1,4 +1,4 @@
-"""Name of a JDBC table as a dataset, as OpenLineage's integration of its database forms it."""
+"""Name a JDBC table for other systems, as the dataset that OpenLineage's integration of its database would name."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.config.connector_section import ConnectorSection
 
 _OPTIONS = re.compile(r"[;?(,]|[:/&]?[\w.$-]+=")
-"""Pattern of what begins the options of a JDBC URL, which may contain secrets."""
+"""Pattern of the beginning of a JDBC URL's options, which may contain secrets."""
 
 
 def dataset(section: ConnectorSection, connection: Connection | None) -> tuple[str, str]:
-    """Return namespace and name of a table by OpenLineage's rules.
+    """Return the namespace and name of a table's dataset by OpenLineage's rules.
 
     :param section: section ``source``
     :param connection: the Airflow connection, whose host is the JDBC URL

@@ -1,7 +1,7 @@
 """Describe the query by which Spark reads a batch of a table through its JDBC driver.
 
-:meth:`.Source.locate` makes the description on the planning side, and puts it into ``detail`` of the batch's task,
-which takes it to Spark. The description includes no secrets; URL and password come from the connection.
+:meth:`.Source.locate` makes the description on the planning side, and puts it into ``detail`` of the batch's task, with
+    which it reaches Spark. The description includes no secrets; URL and password come from the connection.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NO_ROWS = "1 = 0"
 """SQL condition that is false for every row."""
 
 CURSOR_ALIAS = "ckpt_at"
-"""Name that the cursor column has in the query."""
+"""Name under which the query returns the cursor column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,11 @@ class ReadQuery:
 
 
 def table_query(table: Table) -> ReadQuery:
-    """Return the description that all batches of a table share, whose condition no row meets.
+    """Return the description that all batches of a table share, with a condition that is false for every row.
 
     The caller replaces the condition for each batch.
+
+    :param table: the table
     """
     dialect = table.dialect
     named = [

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class JdbcReader:
-    """Reader of one lane, to which the lane passes the records of each batch.
+    """Reading side of the jdbc source in one lane, to which the lane passes the records of each batch.
 
     It implements :class:`~airflow_provider_ckpt.connectors.source_protocol.SparkFedReader`.
 
@@ -46,7 +46,8 @@ class JdbcReader:
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
         """Yield the records of a batch, which :meth:`accept` must have received just before; see :meth:`Reader.read`.
 
-        :raises SourceError: if the accepted records belong to another batch, or there are none
+        :param task: the batch
+        :raises SourceError: if no records were accepted, or they belong to another batch
         """
         if self._accepted is None or self._accepted[0] != task.key:
             raise SourceError(f"Spark did not pass the rows of {self._table} with the batch.", batch=str(task.key))

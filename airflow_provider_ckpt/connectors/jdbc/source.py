@@ -39,18 +39,20 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.core.wave_messages import BatchTask
 
 _WESTERNMOST_SECONDS = 12 * 3600
-"""Seconds by which the westernmost time zone is behind UTC; a calendar day ends there last."""
+"""Number of seconds by which the westernmost time zone, in which a calendar day ends last, is behind UTC."""
 
 
 _MAX_FULL_DIGEST = 1_000
-"""Maximum number of rows in a range for which a digest is made of all positions; larger ranges are only counted."""
+"""Greatest number of rows in a range whose digest covers all positions; for larger ranges it has only a count."""
 
 _AGED_BOUND = "stood"
-"""Key in the partition's state: the newest bound after which a planning has waited ``close_wait``."""
+"""Key in the partition's state of the newest bound for which a planning has waited ``close_wait``."""
 
 
 class JdbcSource:
-    """Planning side of the jdbc source; see :class:`~airflow_provider_ckpt.connectors.source_protocol.Source`.
+    """Planning side of the jdbc source.
+
+    See :class:`~airflow_provider_ckpt.connectors.source_protocol.Source`.
 
     :param pipeline: ``source.table`` and ``source.cursor`` name the table and its cursor column
     :param connection: the Airflow connection of the database
@@ -69,25 +71,29 @@ class JdbcSource:
         self._table().refuse_nulls()
 
     def reads(self, output: Output) -> bool:
-        """Return whether the sink's output is the table that the source reads; see :class:`ReadsOutputs`.
+        """Return whether a place that the sink writes to is the source's table; see :class:`ReadsOutputs`.
 
-        This is known only for a PostgreSQL table; for any other output, the result is False.
+        The result is False for any place that is not a PostgreSQL table, since the identity of others is not known.
+
+        :param output: the place
         """
         if not isinstance(output, WrittenTarget) or output.system != "postgresql":
             return False
         return output.identity == self._table().identity()
 
     def partitions(self) -> Sequence[SourcePartition]:
-        """Return the table, as the only partition."""
+        """Return the table as the source's only partition; see :meth:`Source.partitions`."""
         table = self._table()
         return [SourcePartition(table.label, table.identity())]
 
     def start(self, partition: str, start_from: str | int) -> Start:  # noqa: ARG002  # the table is the only partition
         """Return the position at which the table is first read.
 
-        It is the given position, the position after the greatest visible one (``latest``), or the lowest of all
-        (``earliest``): :data:`START`, since a transaction that has not committed yet may have lower positions than the
-        lowest visible one.
+        For ``earliest`` it is :data:`START`, since a transaction that has not committed yet may have lower positions
+        than the lowest visible one. For ``latest`` it is the position after the greatest visible one.
+
+        :param partition: id of the source's only partition
+        :param start_from: ``earliest``, ``latest`` or the position itself
         """
         if isinstance(start_from, int):
             return Start(start_from)
@@ -101,7 +107,9 @@ class JdbcSource:
     def plan(self, request: PlanRequest) -> Plan:
         """Split each range into batches; see :meth:`Source.plan`.
 
-        A range without an end reaches to the newest bound for which ``close_wait`` has passed.
+        A range without an end extends to the newest bound for which ``close_wait`` has passed.
+
+        :param request: the ranges to plan, with limits and the state of the last planning
         """
         table = self._table()
         plan = self._with_closed_bound(table, request)
@@ -117,15 +125,15 @@ class JdbcSource:
         return True
 
     def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[PositionDigest] | None:  # noqa: ARG002
-        """Return a digest for each range, made of the positions of the rows that are visible now.
+        """Return one digest for each range, computed from the positions of the rows that are visible now.
 
-        For a range with over 1000 rows, the digest has only their count.
+        For a range with over 1000 rows, the digest has only their count. See :meth:`Source.digests`.
         """
         table = self._table()
         return [self._digest(table, span) for span in ranges]
 
     def positions(self, partition: str, span: Range) -> Sequence[int]:  # noqa: ARG002
-        """Return the positions of the rows in a range that are visible now, in order."""
+        """Return the positions of the rows in a range that are visible now, in order; see :meth:`Source.positions`."""
         return self._table().positions(span)
 
     @staticmethod
@@ -138,9 +146,9 @@ class JdbcSource:
         )
 
     def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:  # noqa: ARG002
-        """Return the same tasks, each with the JSON form of the :class:`.ReadQuery` by which Spark reads it.
+        """Return the same tasks, each with the JSON form of the :class:`.ReadQuery` by which Spark reads its records.
 
-        A task that gives up its batch (instruction ``void``) gets a query for no row.
+        A task that gives up its batch (instruction ``void``) gets a query that returns no row.
         """
         table = self._table()
         common = query.table_query(table)
@@ -173,6 +181,10 @@ class JdbcSource:
         A bound that an earlier planning has stored is used if there is something to read below it. Otherwise the newest
         bound is determined, and used after a pause of ``close_wait``, or at once if the plan only measures the lag. The
         plan is empty if no range needs a bound, or if no row lies beyond the ranges' starts.
+
+        :param table: the table
+        :param request: the request that the plan answers
+        :raises ConfigError: if the cursor is NULL in some rows
         """
         open_ended = [todo.start for todo in request.ranges if todo.needs_bound]
         if not open_ended:
@@ -190,10 +202,11 @@ class JdbcSource:
 
 
 def _next_position(table: Table) -> int | None:
-    """Return the position after the greatest one; None for an empty table.
+    """Return the position after the greatest one in a table; None for an empty table.
 
     For a date cursor, more rows can get the current date until the day is over in all time zones. So if the greatest
-    date is today in the westernmost time zone, or at most two days later, return the position of that zone's today.
+    date is today in the westernmost time zone, or at most two days later, the position of today in that zone is
+    returned.
     """
     greatest = table.greatest()
     if greatest is None:

@@ -1,4 +1,4 @@
-"""Look up the table of a jdbc source, and query it for planning."""
+"""The table of a jdbc source: its description, and the queries of its rows with which a run is planned."""
 
 from __future__ import annotations
 
@@ -44,7 +44,10 @@ class Table:
         return self.dialect.quote(self.cursor.name)
 
     def within(self, span: Range) -> str:
-        """Return the SQL condition for the rows whose position is in a range."""
+        """Return the SQL condition for the rows whose position is in a range.
+
+        :param span: the range
+        """
         return self.dialect.within(self.kind, self.cursor_sql, span)
 
     def count(self, span: Range, most: int | None = None) -> int:
@@ -72,7 +75,7 @@ class Table:
     def greatest(self) -> int | None:
         """Return the greatest position of all rows; None if the table is empty.
 
-        :raises SourceError: if it is the largest 64-bit number, so that no position can follow
+        :raises SourceError: if the position is the largest 64-bit number, so that no position can follow
         """
         found: int | None = self.database.rows(f"SELECT MAX({self.cursor_sql}) FROM {self.sql}", [self.kind])[0][0]
         if found is not None and found >= _MAX_POSITION:
@@ -84,7 +87,11 @@ class Table:
         return found
 
     def after(self, position: int, end: int) -> int | None:
-        """Return the smallest position of a row after ``position`` and before ``end``; None if there is none."""
+        """Return the smallest position of a row between two positions; None if there is no such row.
+
+        :param position: position after which to search
+        :param end: position before which to search
+        """
         query = f"SELECT MIN({self.cursor_sql}) FROM {self.sql} WHERE {self.within(Range(position + 1, end))}"
         found: int | None = self.database.rows(query, [self.kind])[0][0]
         return found
@@ -101,9 +108,9 @@ class Table:
             )
 
     def identity(self) -> str:
-        """Return a text that identifies the table, and changes if it is recreated under the same name.
+        """Return a text that identifies the table, and that changes if the table is recreated under the same name.
 
-        In a database that offers no such identity, return the table's name, with product and catalog.
+        For a database that offers no such identity, the text consists of the product, the catalog and the table's name.
         """
         query = self.dialect.identity(self.sql)
         if query is None:
@@ -112,13 +119,12 @@ class Table:
 
 
 def look_up(database: Database, name: str, cursor: str, wanted: Sequence[str]) -> Table:
-    """Look up the pipeline's table in the database.
+    """Return the pipeline's table, with its columns as the driver describes them.
 
     :param database: connection to the database
     :param name: name as written in the pipeline
     :param cursor: name of the cursor column
     :param wanted: names of the columns to read; empty for all columns
-    :return: the table, with its columns as the driver describes them
     :raises ConfigError: if the table does not exist or cannot be read, lacks a column, or its cursor has an unsuitable
         type
     """

@@ -1,8 +1,8 @@
 """Check a JDBC URL and a connection's properties: no parameter may expose a secret, or make a driver load code.
 
-Drivers have many parameters that name a class, a script or a file to load. For the drivers listed here, only known
-harmless parameters are accepted, and dangerous switches only if they are off. For any other driver, a parameter is
-accepted unless its name suggests code.
+Drivers have many parameters that name a class, a script or a file to load. For the drivers listed here, only parameters
+that are known to be harmless are accepted, and dangerous switches only if they are off. For any other driver, a
+parameter is accepted unless its name suggests code.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _PARAMETER = re.compile(r"([A-Za-z_$][\w.$ -]{0,60}+)=([^;&?,()]*+)")
 _NAME = r"([^;&?,()=/:@]{1,500}+)="
 _IN_URL = re.compile(_NAME + r"([^;&?,()]*+)")
 _WITH_COMMAS = re.compile(_NAME + r"([^;&?()]*+)")
-"""Patterns of a URL's parameters: :data:`_IN_URL` ends a value at a comma; here a comma is part of the value."""
+"""Pattern of a parameter in a URL whose value may contain commas; with :data:`_IN_URL`, a comma ends the value."""
 _QUERY_WITH_COMMAS = frozenset({"postgresql", "mysql", "mariadb"})
-"""Drivers that separate the parameters after the question mark only by ``&``."""
+"""Kinds of URL that separate the parameters after the question mark only by ``&``."""
 _SECRET = re.compile(
     r"pass|pwd|secret|token|credential|jaas|signature|\bpin\b|(?:^|[._-])key$|(?:api|private|account)_?key"
 )
@@ -34,7 +34,7 @@ _LOGIN = re.compile(r"//[^/@?;(]*:[^/@?;]*@|^jdbc:oracle:\w+:[^@]*/[^@]+@")
 _HIDDEN = "***"
 _WORDS = frozenset({"true", "false", "require", "prefer", "allow", "disable", "none"})
 _MIN_HIDDEN_LENGTH = 4
-"""Minimum length of a value that is hidden wherever it occurs; shorter ones would match parts of other words."""
+"""Minimum length of a value that is hidden wherever it occurs; a shorter value would match parts of other words."""
 
 _POSTGRESQL = """
     adaptivefetch adaptivefetchmaximum adaptivefetchminimum allowencodingchanges applicationname
@@ -185,7 +185,7 @@ _SWITCHES = """
     trace_level_system_out traceprotocol ultradevhack useusageadvisor
 """
 _OFF = frozenset({"false", "0", "off", "no"})
-"""Values that turn a switch off, the only ones accepted for a dangerous switch."""
+"""Values that turn a switch off; no other value is accepted for a dangerous switch."""
 
 _HARMLESS = frozenset(word for words in _ACCEPTED_PARAMETERS.values() for word in words if not _SECRET.search(word)) | {
     "charset", "compression", "database", "db", "port", "role", "schema", "timeout", "user", "username", "warehouse"
@@ -238,8 +238,8 @@ def _accepted(kind: str, name: str, value: str, *, in_descriptor: bool) -> bool:
 def without_secrets(connection: Connection, text: str) -> str:
     """Return a text in which ``***`` replaces the secrets of a connection.
 
-    These are its password, and the values of all its parameters that are not known to be harmless. Values of other
-    parameters in the text are replaced, too, if their names suggest a secret.
+    The secrets are the connection's password, and the values of all its parameters that are not known to be harmless.
+    Values of other parameters in the text are replaced, too, if their names suggest a secret.
 
     :param connection: the connection
     :param text: any text, such as a driver's error message
@@ -272,7 +272,10 @@ def _kind(url: str) -> str:
 
 
 def _parameters(url: str) -> Iterator[tuple[str, str, bool]]:
-    """Yield the parameters of a URL: decoded name, value, and whether it is in an Oracle connect descriptor."""
+    """Yield the parameters of a URL: decoded name, value, and whether it is in an Oracle connect descriptor.
+
+    :param url: the JDBC URL
+    """
     kind = _kind(url)
     head, separator, query = url.partition("?") if kind in _QUERY_WITH_COMMAS else (url, "", "")
     parts = ((head, _WITH_COMMAS if kind == "oracle" else _IN_URL), (separator + query, _WITH_COMMAS))

@@ -1,4 +1,4 @@
-"""Compare the columns of rows with a table's, and convert rows to the types that Delta and Iceberg share."""
+"""Compare the columns of rows with those of a Delta or Iceberg table, and convert rows to types that both can store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def to_storable(rows: pa.Table, what: str) -> pa.Table:
-    """Convert rows for a table: every column nullable, timestamps in microseconds of UTC.
+    """Convert rows for a table: columns become nullable, timestamps count microseconds, and time zones become UTC.
 
     :param rows: the rows
     :param what: the kind of table, such as ``a Delta table``, for the message
@@ -37,7 +37,7 @@ def differences(
     may_lack: Collection[str] = (),
     may_add: bool = False,
 ) -> list[str]:
-    """Return a text for each difference between a table's columns and those of rows, as ``a is missing (int)``.
+    """Return a phrase for each difference between a table's columns and those of rows, such as ``a is missing (int)``.
 
     :param table_types: type of each of the table's columns, by name
     :param row_types: type of each of the rows' columns, by name
@@ -78,9 +78,9 @@ def misfit_error(where: str, problems: Sequence[str]) -> ConfigError:
 
 
 def normalized_type(kind: pa.DataType) -> pa.DataType:
-    """Return an Arrow type without details that table formats ignore: nullability, and units of timestamps.
+    """Return an Arrow type without details that table formats ignore: nullability, time unit and time zone.
 
-    A time zone becomes UTC.
+    Every time zone becomes UTC, and every unit microseconds.
     """
     import pyarrow as pa
 

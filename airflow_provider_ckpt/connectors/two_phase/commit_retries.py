@@ -1,6 +1,6 @@
-"""Pauses between the tries of a commit, as long as other writers commit first and the run's time budget lasts.
+"""Limit the retries of a commit while other writers commit first, by the run's time budget, with pauses between them.
 
-That another writer committed first (a lost race) says nothing about the rows. Once the time budget is used up, it is an
+That another writer committed first (a lost race) is not an error of the rows. Once the time budget is used up, it is an
 outage of the whole table, not a failed attempt of a batch.
 """
 
@@ -37,7 +37,7 @@ class CommitRetries:
         self._began = self._logged = time.monotonic()
 
     def refuse_if_over(self) -> None:
-        """Raise an error if the time budget is used up, or if the table reported success and does not show the commit.
+        """Raise an error if the time budget is used up, or if a commit that the table reported is not in the table.
 
         Call this before each try, after the newest version of the table turned out not to contain the commit. The first
         try is always allowed.
@@ -65,7 +65,7 @@ class CommitRetries:
             )
 
     def count_try(self, *, succeeded: bool) -> None:
-        """Count a try to commit; if the try failed, pause before the next, longer each time.
+        """Count a try to commit; after a failed try, pause, longer each time.
 
         :param succeeded: whether the table reported that it created the next version
         """

@@ -2,11 +2,11 @@
 
 Only the table itself is trusted. Each try opens the newest version of the table, checks the receipts and the epoch in
 it, and commits the batches that have no receipt as the version right after it. The next try finds out by the receipts
-whether that worked, so a commit that lost the race against another writer, one that failed, and one that succeeded with
-an error are handled alike.
+whether the commit worked, so a commit that lost the race against another writer, a failed commit, and a commit that
+succeeded with an error are handled alike.
 
 In a refresh (``sink.mode: replace``) a commit has only the receipts, which describe the staged files;
-``replacement.py`` adds them to the table when all are staged.
+``replacement.py`` adds the files to the table when all are staged.
 
 A staged file is removed only if no commit of this wave ever named it: a named file may be part of a snapshot that is no
 longer the newest, of a table that was renamed or dropped, or of a request that is still in transit. The table's own
@@ -38,8 +38,8 @@ from airflow_provider_ckpt.core.wave_messages import Outcome
 class TableCommitter:
     """Committer of the batches that the lanes of one wave staged for a Delta or Iceberg table.
 
-    In a pinned pipeline a partition's later batches are not attempted after a failed one, so the order is preserved;
-    otherwise batches are independent.
+    In a pinned pipeline, the later batches of a partition are not attempted after one of its batches has failed, so
+    that the order is preserved; otherwise batches are independent.
 
     :param pipeline: the pipeline
     :param context: ids of the ledger and the pipeline, and the epoch of the run
@@ -84,6 +84,7 @@ class TableCommitter:
 
         Batches without a receipt keep waiting for a commit (:attr:`.StagedWave.waiting`).
 
+        :param wave: the wave
         :raises FencedError: if batches are still waiting and the table's fence is at a newer epoch
         """
         version = self._opener.open(wave.schema)
@@ -149,6 +150,9 @@ class TableCommitter:
         """Commit all waiting batches in one commit; return False if another writer committed first, or may have.
 
         The batches keep waiting: their receipts in the newest version, which the caller opens next, show the result.
+
+        :param wave: the wave
+        :param version: the newest version of the table
         """
         chosen: dict[BatchKey, int] = {}
         for index in wave.waiting:

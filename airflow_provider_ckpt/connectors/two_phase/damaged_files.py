@@ -8,10 +8,11 @@ from airflow_provider_ckpt.connectors.storage.location import Location
 
 
 def describe_damage(files: Iterable[tuple[Location, int | None]]) -> Iterator[str]:
-    """Yield a sentence for each file that is missing, or whose size is not the recorded size.
+    """Yield a sentence for each file that is missing, or whose size differs from the recorded size.
 
-    :param files: path and recorded size in bytes of each file; None if the table does not record sizes
-        (each directory is listed once, if its files follow one another)
+    Each directory is listed only once if its files follow one another.
+
+    :param files: path and recorded size in bytes of each file; the size is None if the table records none
     :raises IoError: if the file system or object store fails
     """
     directory, found = None, dict[str, int]()

@@ -1,4 +1,4 @@
-"""Paths of a two-phase sink at a table in a directory, or below a prefix of an object store.
+"""Paths of a two-phase sink's files at a table, which is a directory or a prefix of an object store.
 
 Inside the table's directory are data files ``ckpt-*.parquet``, and ``_ckpt/<ledger>/<pipeline>/`` with
 ``receipts/<number>.json``, ``accepted``, ``replays/<partition>.json`` and ``files/<first>-<epoch>.json`` (the leading
@@ -48,17 +48,17 @@ class TableLayout:
 
     @property
     def accepted(self) -> Location:
-        """File with the version of the table that the newest fence found intact, or that a user accepted."""
+        """File that records the version of the table that the newest fence found intact, or that a user accepted."""
         return self.pipeline_directory / "accepted"
 
     @property
     def replays(self) -> ReplayFiles:
-        """Directory of the stored replays; each lists the dead letters that a side partition sends again."""
+        """The stored replays of the pipeline: lists of the dead letters that side partitions send again."""
         return ReplayFiles(self.pipeline_directory / "replays", self.pipeline)
 
     @property
     def lists(self) -> StoredFileLists:
-        """Directory of the stored lists of discovered source files."""
+        """The stored lists of discovered source files of the pipeline."""
         return StoredFileLists(self.pipeline_directory / "files", self.pipeline)
 
     @property

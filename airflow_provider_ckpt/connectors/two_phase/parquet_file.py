@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 def write_parquet(path: Location, rows: pa.Table, **options: Any) -> tuple[pq.FileMetaData, int]:
     """Write rows durably to a new Parquet file, and return its footer and its size in bytes.
 
-    The footer is read back. If the library returned it, an error while the file is written would be replaced by one
-    about the footer.
+    The footer is read back from the file. If the library returned it instead, an error during writing would be replaced
+    by an error about the footer.
 
     :param path: the new file
     :param rows: the rows

@@ -1,4 +1,4 @@
-"""Nodes of a receipt chain: the receipts of one commit, a summary of all before, and the file in which both are stored.
+"""Nodes of a receipt chain: the receipts of one commit with a summary of all earlier ones, and the file that has both.
 
 ``receipts.py`` explains the chain.
 """
@@ -15,7 +15,7 @@ from airflow_provider_ckpt.core.receipt import Receipt
 
 _FORMAT = 1
 _MAX_RUNS = 100
-"""Maximum number of ranges of seqs in a node's summary of one partition; if there are more, the highest are stored."""
+"""Maximum number of ranges of seqs in a node's summary of one partition; only the highest ranges are stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,8 @@ class CommittedReceipt:
     """A batch's receipt, with the staged files of the batch and the commit that added them.
 
     :param receipt: the receipt
-    :param file: name of the staged files that were committed with the receipt (:attr:`StagedBatch.name`); None if none
+    :param file: name of the staged files that were committed with the receipt (:attr:`StagedBatch.name`); None if the
+        batch has no rows
     :param version: version of the table that the commit created; 0 until the receipt is read back
     :param staged: files and columns of a batch of a refresh (:attr:`StagedBatch.for_refresh`), which the commit did not
         add to the table; None if it added them
@@ -37,7 +38,7 @@ class CommittedReceipt:
 
 @dataclass(frozen=True, slots=True)
 class ReceiptedBatches:
-    """A node's summary of one generation and partition: batches with a receipt in the node or in any node before it.
+    """Summary of the batches of one generation and partition that have a receipt in a node or in any node before it.
 
     :param seq: highest seq of these batches
     :param end: highest range end of these batches
@@ -50,21 +51,26 @@ class ReceiptedBatches:
     runs: tuple[Range, ...]
 
     def with_receipt(self, seq: int, end: int) -> ReceiptedBatches:
-        """Return a summary of these batches and one more.
+        """Return a summary of these batches and one additional batch.
 
         :param seq: seq of the additional batch
-        :param end: its range end
+        :param end: range end of the additional batch
         """
         runs = merge([*self.runs, Range(seq, seq + 1)])
         return ReceiptedBatches(max(self.seq, seq), max(self.end, end), tuple(runs[-_MAX_RUNS:]))
 
     def contains(self, seq: int) -> bool:
-        """Return whether the stored ranges have this seq. True means a receipt; False does not exclude one."""
+        """Return whether the stored ranges contain a seq.
+
+        True means that the batch of that seq has a receipt; False does not exclude a receipt.
+
+        :param seq: the seq
+        """
         return any(run.start <= seq < run.end for run in self.runs)
 
 
 NO_BATCHES = ReceiptedBatches(-1, 0, ())
-"""Summary of no batches."""
+"""Summary of a partition without receipts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +82,8 @@ class ReceiptNode:
     :param entries: receipts of the commit
     :param receipted: the node's summary: batches with a receipt in this node or any before it, by generation and
         partition
-    :param cut: number of an older node that cannot be read: the chain ends at the node that follows it; None if no cut
-        is known
+    :param cut: number of an older node that cannot be read: the chain ends at the node that follows it; None if no node
+        is known to be unreadable
     """
 
     previous: int | None
@@ -154,7 +160,7 @@ def parse_node(document: Mapping[str, Any], number: int) -> ReceiptNode:
 
 
 def _parse_receipted(seq: int, end: int, runs: Sequence[Sequence[int]] | None = None) -> ReceiptedBatches:
-    """Return which batches of one partition have a receipt, from the summary of the partition in a node.
+    """Return the batches of one partition that have a receipt, from the summary of the partition in a node's JSON.
 
     :param seq: highest seq with a receipt
     :param end: highest range end of these batches

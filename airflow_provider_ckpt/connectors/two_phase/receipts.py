@@ -44,7 +44,10 @@ _MAX_NAMED = 3
 
 
 class ReceiptChain:
-    """Reader and writer of one pipeline's receipt nodes; callers pass the head, read from a version of the table."""
+    """Reader and writer of one pipeline's receipt nodes; callers pass the head, read from a version of the table.
+
+    :param layout: paths of the pipeline's files at the table
+    """
 
     def __init__(self, layout: TableLayout) -> None:
         self._layout = layout
@@ -69,7 +72,7 @@ class ReceiptChain:
     def start_new_chain(self, head: int, lost: int, *, version: int) -> int:
         """Write a node durably that ends the chain before an unreadable node, and return the new node's number.
 
-        The receipts of nodes newer than the unreadable one stay part of the chain.
+        The receipts in nodes that are newer than the unreadable one stay part of the chain.
 
         :param head: the current head
         :param lost: number of the node that cannot be read
@@ -89,7 +92,7 @@ class ReceiptChain:
         return self._node(number).version
 
     def newest(self, head: int | None) -> Sequence[CommittedReceipt]:
-        """Return the receipts of the newest commit that has any.
+        """Return the receipts of the newest commit that has any; an empty sequence if there are none.
 
         :param head: head of the chain, None if there are no receipts
         :raises ReceiptsUnreadableError: if a node is missing or damaged
@@ -97,7 +100,10 @@ class ReceiptChain:
         return next((node.entries for node in self.nodes(head) if node.entries), ())
 
     def first_unreadable(self, head: int | None) -> int | None:
-        """Return the number of the newest node that is missing or damaged; None if the whole chain can be read."""
+        """Return the number of the newest node that is missing or damaged; None if the whole chain can be read.
+
+        :param head: head of the chain, None if there are no receipts
+        """
         number = head
         try:
             for node in self.nodes(head):
@@ -126,8 +132,8 @@ class ReceiptChain:
     def receipted(self, head: int | None, keys: Iterable[BatchKey]) -> set[BatchKey]:
         """Return those of the given batches that have a receipt.
 
-        Of nodes of the newest epoch, only their own receipts count. From the first node of an older epoch on, a batch
-        in a node's summary counts, too, so the chain is not read back to the node that has its receipt. If a node is
+        Nodes of the newest epoch count by their own receipts only. From the first node of an older epoch on, a batch in
+        a node's summary counts, too, so the chain is not read back to the node that has its receipt. If a node is
         missing or damaged, only the batches found before are returned.
 
         :param head: head of the chain, None if there are no receipts
@@ -217,11 +223,12 @@ class ReceiptChain:
             head = newer.previous
 
     def _node(self, number: int, newer: ReceiptNode | None = None) -> ReceiptNode:
-        """Read a receipt node from its file; the newest node read is cached.
+        """Return a receipt node, read from its file; the newest node that was read is cached.
 
         :param number: number of the node
-        :param newer: the node that names this one as previous; if this node cannot be read, the error tells from the
-            summary of ``newer`` which receipts are lost
+        :param newer: the node that names this node as previous; its summary tells the error, if this node cannot be
+            read, which receipts are lost
+        :raises ReceiptsUnreadableError: if the file is missing or damaged
         """
         if self._newest is not None and self._newest[0] == number:
             return self._newest[1]
@@ -244,7 +251,7 @@ class ReceiptChain:
 
 
 def _describe_lost(newer: ReceiptNode) -> str:
-    """Describe the receipts that are lost with the nodes before a given one, as in ``the receipts up to 0#41``.
+    """Return a phrase for the receipts that are lost with older nodes, such as ``the receipts up to 0#41``.
 
     :param newer: oldest node that can be read
     """

@@ -1,4 +1,4 @@
-"""Interface to one version of a table all of whose rows a refresh can replace."""
+"""Interface to one version of a table whose rows a refresh can replace altogether."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from airflow_provider_ckpt.connectors.two_phase.version import TableVersion
 
 
 class ReplaceableVersion(TableVersion):
-    """A version of a table whose next version can have other rows altogether."""
+    """A version of a table whose next version can have entirely different rows."""
 
     @abstractmethod
     def row_count(self) -> int:
@@ -22,7 +22,7 @@ class ReplaceableVersion(TableVersion):
 
     @abstractmethod
     def replace(self, added: Sequence[StagedBatch], epoch: int, head: int, note: Mapping[str, Any]) -> bool:
-        """Commit, as :meth:`commit` does, a next version that has the staged batches and no file of this version.
+        """Commit a next version with the staged batches and no file of this version; see :meth:`TableVersion.commit`.
 
         :param added: staged batches
         :param epoch: epoch of the run

@@ -2,7 +2,7 @@
 
 Each try opens the newest version of the table, looks there for the batch's receipt and the epoch, decides by the rows
 of that version whether a user has to be asked, and commits the version right after it. If another writer commits in
-between, the next try decides anew. So no version is replaced whose rows were not counted.
+between, the next try decides again. So the rows of every version that is replaced have been counted.
 """
 
 from __future__ import annotations
@@ -32,23 +32,24 @@ log = logging.getLogger(__name__)
 
 
 class ReplacesTable(ABC):
-    """Methods of :class:`~.sink_protocol.ReplacingSink` for a sink of two phases; the subclass opens the table."""
+    """Methods of :class:`~.sink_protocol.ReplacingSink` for a two-phase sink; the subclass opens the table."""
 
     _pipeline: Pipeline
     _context: SinkContext
 
     @abstractmethod
     def _version(self) -> ReplaceableVersion | None:
-        """Open the newest version of the table; None if there is no table."""
+        """Return the newest version of the table; None if there is no table."""
 
     def prepare_staging(self, epoch: int, generation: int, abandoned_from: int | None) -> None:
         """Remove the files that earlier refreshes have staged and not published; see :class:`ReplacingSink`.
 
-        An empty commit comes first, so that no request that is still in transit can publish them any more.
+        An empty commit comes first, so that no request that is still in transit can publish these files any more.
 
         :param epoch: epoch of the run
         :param generation: generation of the new refresh
-        :param abandoned_from: first of the generations before it that were not published
+        :param abandoned_from: first of the generations before it that were not published; None if there are none
+        :raises FencedError: if the fence is at a newer epoch
         """
         retries: CommitRetries | None = None
         while True:
@@ -71,14 +72,21 @@ class ReplacesTable(ABC):
         log.info("%s: removed %s files of refreshes that were not published", self._context.pipeline, f"{len(files):,}")
 
     def row_counts(self, key: BatchKey) -> tuple[int, int]:
-        """Return the numbers of rows that the receipts count, and of rows in the table; see :class:`ReplacingSink`."""
+        """Return two numbers of rows: staged, by the receipts, and in the table; see :class:`ReplacingSink`.
+
+        :param key: the batch that publishes the refresh
+        """
         version = self._version()
         if version is None or version.target is None:
             return 0, 0
         return StagedRefresh.of(version, ReceiptChain(version.layout), key).rows, version.row_count()
 
     def is_staged(self, key: BatchKey, rows_end: int) -> bool:
-        """Return whether every range has a receipt, and every staged file is there; see :class:`ReplacingSink`."""
+        """Return whether all rows of a refresh are staged and all its files are intact; see :class:`ReplacingSink`.
+
+        :param key: the batch that publishes the refresh
+        :param rows_end: end of the positions that contain rows
+        """
         version = self._version()
         if version is None or version.target is None:
             return False
@@ -124,7 +132,10 @@ class ReplacesTable(ABC):
     def _commit(
         self, version: ReplaceableVersion, receipts: ReceiptChain, task: BatchTask, limits: ReplaceLimits | None
     ) -> Callable[[int, int], bool] | None:
-        """Return a function that commits the batch's effect with an epoch and a head; None if a user has to be asked.
+        """Return a function that commits the effect of the publishing batch; None if a user has to be asked first.
+
+        The function takes the epoch and the number of the new receipt node, and returns False if another writer
+        committed first.
 
         :param version: the newest version of the table
         :param receipts: the pipeline's receipts at the table

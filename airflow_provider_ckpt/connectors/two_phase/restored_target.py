@@ -3,8 +3,8 @@
 Receipts survive such a change: a restore keeps Delta's ``txn`` actions, and a rollback keeps Iceberg's properties. But
 each receipt node records the version of the table that its commit created, and the table's own history shows from which
 versions its content derives. This is checked before each commit, so lost receipts are always at the end of the chain;
-only a file that somebody removed or altered can be lost anywhere in it. The file ``accepted`` records the version that
-the newest fence found intact, or that a user accepted.
+only a removed or altered file can be lost anywhere in it. The file ``accepted`` records the version that the newest
+fence found intact, or that a user accepted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class TableLoss:
 
 
 def find_loss(version: TableVersion, receipts: ReceiptChain) -> TableLoss | None:
-    """Return evidence that a restore or rollback removed delivered rows, or that receipts are lost; None if nothing is.
+    """Return evidence that a restore or rollback removed delivered rows, or that receipts are lost; None if none.
 
     Of the receipt nodes, only the newest is read: damage of an older one is not found here.
 
@@ -72,14 +72,14 @@ def refuse_loss(version: TableVersion, receipts: ReceiptChain) -> None:
 def start_new_chain(version: TableVersion, receipts: ReceiptChain, *, accepting: bool) -> int | None:
     """Start a new chain of receipts if a user accepted a loss and a node of the old chain is missing or damaged.
 
-    A fence calls this. Nodes that are newer than the unreadable one become part of the new chain.
+    A fence calls this function. Nodes that are newer than the unreadable one become part of the new chain.
 
     :param version: the newest version of the table
     :param receipts: the pipeline's receipts at the table
     :param accepting: whether a user accepted that rows or receipts are lost. If so, the whole chain is read, to find an
         unreadable node; if not, a loss that :func:`find_loss` reports is an error, and the chain is left as it is
     :return: number of the new chain's head, to be committed with the epoch; None if the chain is left as it is
-    :raises SinkChangedError: if rows or receipts are lost and no user accepted it
+    :raises SinkChangedError: if rows or receipts are lost and no user accepted the loss
     :raises IoError: if the file system fails
     """
     found = find_loss(version, receipts)
@@ -117,8 +117,8 @@ def batches_without_rows(version: TableVersion, receipts: ReceiptChain, keys: Se
 def record_accepted(version: TableVersion) -> None:
     """Record durably that this version of the table is intact, or that a user accepted it.
 
-    :func:`find_loss` ignores restores and rollbacks that happened before it.
-
+    :func:`find_loss` ignores restores and rollbacks that happened before this version.
+    :param version: the version
     :raises IoError: if the file system fails
     """
     document = {"target": version.target, "version": version.number}
@@ -136,7 +136,7 @@ def _refusal(version: TableVersion, found: TableLoss) -> SinkChangedError:
 
 
 def accepted_version(version: TableVersion) -> int:
-    """Return the number that :func:`record_accepted` recorded; 0 if it recorded none for this target."""
+    """Return the number of the version that :func:`record_accepted` recorded for this table; 0 if it recorded none."""
     match _read_accepted(version):
         case {"target": version.target, "version": int(number)}:
             return number
@@ -146,7 +146,7 @@ def accepted_version(version: TableVersion) -> int:
 def _read_accepted(version: TableVersion) -> Any:
     """Return the JSON document that :func:`record_accepted` wrote; None if its file is missing or damaged.
 
-    With None, no version counts as accepted.
+    In that case, no version counts as accepted.
     """
     try:
         return json.loads(version.layout.accepted.read() or b"")

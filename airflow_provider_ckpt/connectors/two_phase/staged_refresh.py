@@ -1,6 +1,6 @@
-"""Batches that a pipeline has staged at a table, by its receipts: those of a refresh, and of abandoned refreshes.
+"""Find the batches that a pipeline has staged at a table, by its receipts: of a refresh, and of abandoned refreshes.
 
-The commit of a staged batch has its receipt, which describes the files; it does not add them to the table.
+The commit of a staged batch contains its receipt, which describes the files, but does not add the files to the table.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from airflow_provider_ckpt.core.refresh import missing_ranges
 
 @dataclass(frozen=True, slots=True)
 class StagedRefresh:
-    """The receipts of one refresh at a version of the table, without that of the batch that publishes.
+    """The receipts of one refresh at a version of the table, without the receipt of the batch that publishes it.
 
     :param entries: the receipts
     """
@@ -30,9 +30,9 @@ class StagedRefresh:
 
     @classmethod
     def of(cls, version: ReplaceableVersion, receipts: ReceiptChain, key: BatchKey) -> StagedRefresh:
-        """Read the receipts of a refresh.
+        """Return a refresh with its receipts, which are read from the table's receipt nodes.
 
-        :param version: the table
+        :param version: the newest version of the table
         :param receipts: the pipeline's receipts at the table
         :param key: the batch that publishes the refresh
         """
@@ -56,7 +56,7 @@ class StagedRefresh:
     def defect(self, version: ReplaceableVersion, rows_end: int) -> str | None:
         """Return the reason why the refresh cannot be published; None if it is complete.
 
-        :param version: the table
+        :param version: the newest version of the table
         :param rows_end: end of the positions that contain rows
         :raises IoError: if the file system or object store fails
         """
@@ -85,14 +85,15 @@ def abandoned_batches(
 ) -> list[StagedBatch]:
     """Return the batches that refreshes before a generation have staged, and that can never be published.
 
-    Receipts alone do not prove that: if the table was set back, they lack a publication whose files may be part of a
-    newer version. So either the ledger says that a refresh was abandoned, or its publication has a receipt ``void``.
-    The search ends at the newest receipt of rows in the table.
+    Receipts alone do not prove that a batch can never be published: if the table was set back, they lack a publication
+    whose files may be part of a newer version. So either the ledger says that a refresh was abandoned, or its
+    publication has a receipt ``void``. The search ends at the newest receipt of rows in the table.
 
-    :param version: the table
+    :param version: the newest version of the table
     :param receipts: the pipeline's receipts at the table
     :param generation: generation of the new refresh
-    :param abandoned_from: first of the generations before it that were not published, by the ledger; None if none
+    :param abandoned_from: first of the generations before it that were not published, by the ledger; None if there are
+        none
     """
     found: list[StagedBatch] = []
     skipped: set[int] = set()

@@ -44,7 +44,7 @@ class StagedBatch:
 
     @classmethod
     def of(cls, outcome: Outcome) -> StagedBatch:
-        """Return the staged batch that an outcome carries."""
+        """Return the staged batch that an outcome ``staged`` carries."""
         data: Mapping[str, Any] = outcome.staged or {}
         return cls(
             Range(*data["range"]),
@@ -79,12 +79,12 @@ class StagedBatch:
 
     @property
     def for_refresh(self) -> dict[str, Any]:
-        """Files and columns, as the receipt of a batch of a refresh stores them until the refresh is published."""
+        """Files and columns of the batch, as its receipt stores them until the refresh is published."""
         return {"files": [dict(file) for file in self.files], "schema": self.schema}
 
     @classmethod
     def of_receipt(cls, entry: CommittedReceipt) -> Self:
-        """Return the batch of a refresh that a receipt describes; see :attr:`for_refresh`."""
+        """Return the staged batch that a receipt of a refresh describes; see :attr:`for_refresh`."""
         receipt, staged = entry.receipt, entry.staged or {"files": [], "schema": None}
         return cls(
             receipt.range,
@@ -99,7 +99,7 @@ class StagedBatch:
         )
 
     def data(self, table: Location) -> list[Location]:
-        """Return the staged data files.
+        """Return the paths of the staged data files.
 
         :param table: directory of the table
         """
@@ -114,7 +114,7 @@ def remove_files(paths: Iterable[Location]) -> None:
 
 
 class StagedWave:
-    """Outcomes of one wave: those that are final, and those of batches that wait for their commit.
+    """Outcomes of one wave: final outcomes, and those of batches that wait for their commit.
 
     ``waiting`` has the staged batches without a final outcome, by index in the wave, in the order of the batches' keys.
     ``attempted`` has the indexes of batches that some commit of this wave contained, even one that seemed to fail: such
@@ -134,7 +134,7 @@ class StagedWave:
 
     @property
     def outcomes(self) -> list[Outcome]:
-        """All outcomes, in the order that was passed to the constructor."""
+        """All outcomes, in the order of the constructor's argument."""
         return list(self._outcomes.values())
 
     @property
@@ -144,12 +144,12 @@ class StagedWave:
 
     @property
     def schema(self) -> str | None:
-        """Columns of the first waiting batch that has rows, else of the first with columns; None if there is none."""
+        """Columns of the first waiting batch that has rows, else of the first that has columns; None if there is none."""
         waiting = sorted(self.waiting.values(), key=lambda staged: staged.name is None)
         return next((staged.schema for staged in waiting if staged.schema is not None), None)
 
     def receipted(self, index: int, receipt: Receipt, *, own: bool) -> None:
-        """Record that a waiting batch has its receipt; its outcome becomes the receipt's verdict.
+        """Record that a waiting batch has a receipt; its outcome becomes the receipt's verdict.
 
         :param index: index of the batch in the wave
         :param receipt: the batch's receipt
@@ -175,7 +175,10 @@ class StagedWave:
             remove_files(files)
 
     def not_attempted(self, index: int) -> None:
-        """Record that a waiting batch was not attempted, since an earlier batch failed."""
+        """Record that a waiting batch was not attempted, since an earlier batch of its partition failed.
+
+        :param index: index of the batch in the wave
+        """
         self.waiting.pop(index)
         self._outcomes[index] = replace(
             self._outcomes[index], outcome=AttemptOutcome.NOT_ATTEMPTED, dead_letters={}, staged=None
@@ -184,7 +187,10 @@ class StagedWave:
     def failed(self, index: int, error: CkptError) -> None:
         """Record that a waiting batch failed.
 
-        If a commit that contained it takes effect after all, the next run finds its receipt.
+        If a commit that contained the batch takes effect after all, the next run finds its receipt.
+
+        :param index: index of the batch in the wave
+        :param error: the error
         """
         self.waiting.pop(index)
         self._outcomes[index] = replace(

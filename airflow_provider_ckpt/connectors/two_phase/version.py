@@ -1,4 +1,4 @@
-"""Interfaces to a table: open the table, inspect one version, and commit the next version."""
+"""Interfaces to a table of a two-phase sink: open the table, inspect one version, and commit the next version."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_provider_ckpt.connectors.two_phase.staging import StagedBatch
 
 
 class TableVersion(ABC):
-    """A table as it was when it was opened; for some formats also a table that does not exist yet.
+    """A version of a table: the table as it was when it was opened, which for some formats need not exist yet.
 
     :param layout: paths of the pipeline's files at the table
     """
@@ -29,7 +29,7 @@ class TableVersion(ABC):
     @property
     @abstractmethod
     def epoch(self) -> int:
-        """Highest epoch fenced so far, as stored in this version; 0 if none."""
+        """Epoch of the fence, as stored in this version: the highest epoch that has been fenced; 0 if there is none."""
 
     @property
     @abstractmethod
@@ -48,11 +48,11 @@ class TableVersion(ABC):
 
     @abstractmethod
     def restored_version(self, since: int) -> int | None:
-        """Return the number of the version before ``since`` to which a restore or rollback has set the table back.
+        """Return the number of the older version to which a restore or rollback has set the table back, if it has.
 
         Changes by other writers (deletes, rewrites, additions) build on the older versions and are not reported.
 
-        :param since: number of an older version, 0 for none
+        :param since: number of a version; only a restore to a version before it is reported. 0 for none
         :return: None if the table still derives from the version ``since``
         """
 
@@ -60,6 +60,7 @@ class TableVersion(ABC):
     def refuse_misfit(self, staged: StagedBatch) -> None:
         """Raise an error if the columns of a staged batch do not fit this table.
 
+        :param staged: the batch
         :raises ConfigError: naming the columns
         """
 
@@ -79,7 +80,7 @@ class TableVersion(ABC):
         """
 
     def publish(self, committed: Sequence[CommittedReceipt]) -> None:  # noqa: B027  # tables need nothing more
-        """Make the rows of committed batches visible to readers; a table's commit has done so already.
+        """Make the rows of committed batches visible to readers; nothing is left to do if the commit has done so.
 
         :param committed: receipts of the batches
         """
@@ -105,14 +106,14 @@ class TableVersion(ABC):
 
 
 class TableOpener(Protocol):
-    """Opener of the newest version of the table to which a wave is committed; it opens the table again for each try."""
+    """Opener of the newest version of the table to which a wave is committed; it opens the table anew for each try."""
 
     @property
     def target(self) -> str:
         """Description of the table, for messages."""
 
     def open(self, schema: str | None) -> TableVersion:
-        """Return the table as it is now; first create the table or add columns, if that takes a separate commit.
+        """Return the table as it is now, after creating it or adding columns if that takes a separate commit.
 
         :param schema: columns of the staged rows, as the writer encoded them; None if no batch has any
         """

@@ -37,7 +37,7 @@ V = TypeVar("V", bound=TableVersion)
 
 @dataclass(frozen=True, slots=True)
 class WrittenFiles:
-    """Data files that were written for a batch; the fields are as in :class:`StagedBatch`."""
+    """Data files that were written for a batch; the fields have the same meaning as in :class:`StagedBatch`."""
 
     name: str | None = None
     files: Sequence[Mapping[str, Any]] = ()
@@ -45,7 +45,7 @@ class WrittenFiles:
 
 
 class TableWriter(ABC, Generic[V]):
-    """Writer that stages batches for a Delta or Iceberg table; the subclass writes the format's data files.
+    """Writing side of a two-phase sink in one lane, which stages batches; the subclass writes the format's data files.
 
     :param pipeline: the pipeline
     :param context: ids of the ledger and the pipeline, and the epoch of the run
@@ -58,7 +58,7 @@ class TableWriter(ABC, Generic[V]):
 
     @abstractmethod
     def _open_version(self) -> V:
-        """Open the table; return the version whose receipts, epoch and columns the next batch is checked against."""
+        """Return the version of the table whose receipts, epoch and columns the next batch is checked against."""
 
     @abstractmethod
     def _convert_rows(self, rows: pa.Table, version: V) -> pa.Table:
@@ -71,7 +71,11 @@ class TableWriter(ABC, Generic[V]):
 
     @abstractmethod
     def _record_errors(self, rows: pa.Table, version: V) -> dict[int, ErrorInfo]:
-        """Return the errors of rows that the table cannot store, by row number."""
+        """Return the errors of rows that the table cannot store, by row number.
+
+        :param rows: rows with their numbers
+        :param version: the table
+        """
 
     @abstractmethod
     def _write(self, task: BatchTask, rows: pa.Table, version: V, written: list[Location]) -> WrittenFiles:
@@ -85,9 +89,9 @@ class TableWriter(ABC, Generic[V]):
 
     @naming_batch
     def deliver(self, task: BatchTask, content: BatchContent) -> Outcome | Refused:
-        """Stage the batch; if the batch has a receipt already, return the receipt's verdict instead.
+        """Stage a batch; if the batch has a receipt already, return the receipt's verdict instead.
 
-        See :class:`Writer`.
+        See :meth:`.sink_protocol.Writer.deliver`.
         """
         try:
             version = self._open_version()
@@ -144,7 +148,7 @@ class TableWriter(ABC, Generic[V]):
 
 
 def null_errors(rows: pa.Table, names: Iterable[str]) -> dict[int, ErrorInfo]:
-    """Return the errors of rows that have a null where the table does not allow one, by row number.
+    """Return the errors of rows that have a null in a column that may not be null, by row number.
 
     :param rows: rows with their numbers
     :param names: columns that may not be null
