@@ -144,7 +144,7 @@ class StagedWave:
 
     @property
     def schema(self) -> str | None:
-        """Columns of the first waiting batch that has rows, else of the first that has columns; None if there is none."""
+        """Columns of the first waiting batch that has rows, else of the first with columns; None if there is none."""
         waiting = sorted(self.waiting.values(), key=lambda staged: staged.name is None)
         return next((staged.schema for staged in waiting if staged.schema is not None), None)
 
