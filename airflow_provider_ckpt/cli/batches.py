@@ -17,7 +17,8 @@ from airflow_provider_ckpt.replication.actions.parse_arguments import parse_batc
 def hold(args: Namespace) -> dict[str, Any]:
     """Hold the batches ``args.batch``, so that no run sends them until a user releases or skips them.
 
-    The function returns the result of the action, JSON-ready.
+    :return: the result of the action, JSON-ready
+    :raises LedgerStateError: if the state of a batch does not allow the action
     """
     return request_action(args, Action(ActionKind.HOLD, parse_batch_keys(args.batch)))
 
@@ -27,6 +28,9 @@ def release(args: Namespace) -> dict[str, Any]:
     """Return held batches to ``planned``, with the full number of attempts, and return the result, JSON-ready.
 
     The batches are those of ``args.batch``, or all held ones with ``--all``.
+
+    :raises ConfigError: if neither batches nor ``--all`` are given, or both
+    :raises LedgerStateError: if a batch is not held
     """
     if bool(args.batch) == args.all:
         raise ConfigError("name the batches to release, or add --all.", hint="Give one of the two, not both.")
@@ -37,7 +41,9 @@ def release(args: Namespace) -> dict[str, Any]:
 def skip(args: Namespace) -> dict[str, Any]:
     """Skip the batches ``args.batch``: give them up, so that their records are not delivered.
 
-    The function returns the result of the action, JSON-ready.
+    :return: the result of the action, JSON-ready
+    :raises ConfigError: if the reason is missing
+    :raises LedgerStateError: if the state of a batch does not allow the action
     """
     with action_context(args, required_by="skip") as context:
         return skip_batches(context, args.batch)

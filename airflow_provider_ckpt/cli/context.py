@@ -55,8 +55,10 @@ def make_context(pipeline: Pipeline, ledger: Ledger) -> PipelineContext:
 def context_of(args: Namespace, ledger: Ledger) -> PipelineContext:
     """Create the context in which a command works on the pipeline ``args.pipeline``.
 
-    Its declaration is read from ``args.file``, or from the ledger if no file is given.
+    The declaration is read from ``args.file``, or from the ledger if no file is given.
 
+    :param args: arguments of the command
+    :param ledger: the open ledger
     :raises ConfigError: if the file declares another pipeline, or no file is given and no declaration is stored
     """
     from airflow_provider_ckpt.replication.setup import stored_pipeline

@@ -95,7 +95,12 @@ def _running_tasks(owner: str) -> list[str]:
 
 
 def _dag_run_state(dag_id: str, run_id: str) -> str | None:
-    """Return the state of a DAG run; None if Airflow does not know it, or its metadata database cannot be read."""
+    """Return the state of a DAG run in Airflow, such as ``success``.
+
+    :param dag_id: id of the DAG
+    :param run_id: id of the DAG run
+    :return: None if Airflow does not know the run, or its metadata database cannot be read
+    """
     from airflow.models.dagrun import DagRun
     from airflow.utils.session import create_session
     from sqlalchemy import select

@@ -34,7 +34,7 @@ _MAX_SHOWN = 100
 
 @command(write_document)
 def list_all(args: Namespace) -> dict[str, Any]:
-    """Return the numbers of dead letters by state, and the selected entries of the index, JSON-ready."""
+    """Return the numbers of dead letters of ``args.pipeline`` by state, and the selected index entries, JSON-ready."""
     from airflow_provider_ckpt.cli.context import context_of
     from airflow_provider_ckpt.ledger_location import open_ledger
     from airflow_provider_ckpt.replication.actions import dead_letters
@@ -84,7 +84,7 @@ def _table(result: dict[str, Any], out: TextIO) -> None:
 
 @command(_table)
 def show(args: Namespace) -> dict[str, Any]:
-    """Return the selected dead letters with their content, oldest first, JSON-ready.
+    """Return the selected dead letters of ``args.pipeline`` with their content, oldest first, JSON-ready.
 
     At most 100 are returned, unless ``--stop-at`` gives another number.
     """
@@ -102,9 +102,10 @@ def show(args: Namespace) -> dict[str, Any]:
 
 @command(write_document)
 def export(args: Namespace) -> dict[str, Any]:
-    """Write the selected dead letters to a file, as JSON lines with their bytes in base64.
+    """Write the selected dead letters to the new file ``args.to``, as JSON lines with their bytes in base64.
 
-    The function returns the number of dead letters and the path of the file.
+    :return: the number of dead letters and the path of the file, JSON-ready
+    :raises ConfigError: if the file exists, or cannot be created
     """
     from airflow_provider_ckpt.cli.context import context_of
     from airflow_provider_ckpt.ledger_location import open_ledger
@@ -124,7 +125,7 @@ def export(args: Namespace) -> dict[str, Any]:
 def replay(args: Namespace) -> dict[str, Any]:
     """Request that the next run sends the selected dead letters again.
 
-    The function returns the result of the action, JSON-ready.
+    :return: the result of the action, JSON-ready; the number of its dead letters (``records``) is 0 if none is parked
     """
     return _request(args, ActionKind.REPLAY_DEAD_LETTERS)
 
@@ -133,7 +134,8 @@ def replay(args: Namespace) -> dict[str, Any]:
 def discard(args: Namespace) -> dict[str, Any]:
     """Give up the selected dead letters: mark them as discarded in the index. The sink still stores them.
 
-    The function returns the result of the action, JSON-ready.
+    :return: the result of the action, JSON-ready; the number of its dead letters (``records``) is 0 if none is parked
+    :raises ConfigError: if the reason is missing
     """
     return _request(args, ActionKind.DISCARD_DEAD_LETTERS, required_by="dlq discard")
 

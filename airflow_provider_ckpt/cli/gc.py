@@ -30,9 +30,12 @@ def _table(result: dict[str, Any], out: TextIO) -> None:
 
 @command(_table)
 def gc(args: Namespace) -> dict[str, Any]:
-    """Delete history older than ``--keep`` from the ledger; return the numbers of deleted rows by pipeline and kind.
+    """Delete history older than ``--keep`` from the ledger, of the pipeline ``args.pipeline`` or of all pipelines.
 
     Runs may be active meanwhile. With ``--dry-run`` the rows are only counted.
+
+    :return: the numbers of deleted rows by pipeline and kind, JSON-ready
+    :raises ConfigError: if ``--keep`` is invalid, or not exactly one of a pipeline and ``--all`` is given
     """
     from airflow_provider_ckpt.ledger_location import open_ledger
 

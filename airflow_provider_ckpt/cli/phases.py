@@ -19,20 +19,29 @@ from airflow_provider_ckpt.replication.actions.carry_out_action import apply_in_
 
 @command(write_result)
 def drain(args: Namespace) -> dict[str, Any]:
-    """Drain a pipeline, so that no batch is planned or started any more, and return the result, JSON-ready."""
+    """Drain the pipeline ``args.pipeline``, so that no batch is planned or started any more.
+
+    :return: the result of the action, JSON-ready
+    :raises LedgerStateError: if the pipeline is stopped
+    """
     return request_action(args, Action(ActionKind.DRAIN))
 
 
 @command(write_result)
 def resume(args: Namespace) -> dict[str, Any]:
-    """Resume a pipeline, so that batches are planned and started again, and return the result, JSON-ready."""
+    """Resume the pipeline ``args.pipeline``, so that batches are planned and started again.
+
+    :return: the result of the action, JSON-ready
+    """
     return request_action(args, Action(ActionKind.RESUME))
 
 
 @command(write_result)
 def stop(args: Namespace) -> dict[str, Any]:
-    """Drain and stop a pipeline, or with ``--force`` stop it at once, and return the result, JSON-ready.
+    """Drain and stop the pipeline ``args.pipeline``, or with ``--force`` stop it at once.
 
+    :return: the result of the action, JSON-ready
+    :raises ConfigError: if the reason is missing with ``--force``
     :raises FailedError: if batches are in flight, so that the pipeline can only drain; it contains the result
     """
     return _stop_at_once(args) if args.force else _drain_and_stop(args)

@@ -68,7 +68,7 @@ def _show(result: dict[str, Any], out: TextIO) -> None:
 
 @command(_show)
 def show(args: Namespace) -> dict[str, Any]:
-    """Return a pipeline's partitions, and its declaration as its newest run stored it, JSON-ready."""
+    """Return the partitions of the pipeline ``args.pipeline``, and its declaration as its newest run stored it."""
     from airflow_provider_ckpt.ledger_location import open_ledger
 
     with open_ledger(args.ledger) as ledger:
@@ -79,9 +79,13 @@ def show(args: Namespace) -> dict[str, Any]:
 
 @command(write_document)
 def delete(args: Namespace) -> dict[str, Any]:
-    """Delete a pipeline from the ledger after a confirmation, and return what was deleted; its audit log remains.
+    """Delete the pipeline ``args.pipeline`` from the ledger after a confirmation; its audit log remains.
 
     The sink is not changed. If a run has acquired the lease since the data was shown, nothing is deleted.
+
+    :return: the data that was deleted, JSON-ready
+    :raises ConfigError: if the reason is missing, or the user does not confirm
+    :raises LedgerStateError: if a run has acquired the lease meanwhile
     """
     from airflow_provider_ckpt.ledger_location import open_ledger
     from airflow_provider_ckpt.replication.actions.ledger_commands import data_to_lose
@@ -90,7 +94,7 @@ def delete(args: Namespace) -> dict[str, Any]:
     reason = given_reason(args, required_by="pipeline delete")
     assert reason is not None
     with open_ledger(args.ledger) as ledger:
-        epoch = ledger.status(args.pipeline)["lease"]["epoch"]  # before the data, so that no later run is unseen
+        epoch = ledger.status(args.pipeline)["lease"]["epoch"]  # read before the data, so that a later run is noticed
         result = data_to_lose(ledger, args.pipeline) | {
             "deleted": not args.dry_run,
             "dry_run": args.dry_run,

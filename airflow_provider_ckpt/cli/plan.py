@@ -1,4 +1,4 @@
-"""``airflow ckpt plan FILE``: show what a run of a pipeline would do, without changing anything."""
+"""``airflow ckpt plan FILE``: show a preview of a pipeline's next run, without changing anything."""
 
 from __future__ import annotations
 

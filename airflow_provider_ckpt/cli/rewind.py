@@ -14,9 +14,13 @@ from airflow_provider_ckpt.replication.actions.rewind_target import RewindTarget
 
 @command(write_result)
 def rewind(args: Namespace) -> dict[str, Any]:
-    """Rewind a pipeline to an earlier position, and return the result, JSON-ready.
+    """Rewind the pipeline ``args.pipeline`` to an earlier position, and return the result, JSON-ready.
 
     If a run holds the lease, the rewind is stored and the next run carries it out.
+
+    :param args: arguments of the command, among them the partition, and one of position, time and batch
+    :raises ConfigError: if the reason is missing, or not exactly one of position, time and batch is given
+    :raises LedgerStateError: if the position is after the checkpoint
     """
     target = RewindTarget(args.to_position, args.to_time, args.to_batch)
     with action_context(args, required_by="rewind") as context:

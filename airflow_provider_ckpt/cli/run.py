@@ -93,7 +93,10 @@ def _run_one(args: Namespace) -> dict[str, Any]:
 
 
 def _run_several(args: Namespace) -> dict[str, Any]:
-    """Run the pipelines of several files side by side, and return the result of each, in the order of the files."""
+    """Run the pipelines of several files side by side, and return the result of each, in the order of the files.
+
+    :raises FailedError: if any of the pipelines failed; it contains the result
+    """
     from airflow_provider_ckpt.cli.context import make_context
     from airflow_provider_ckpt.engines.several_runs import run_several
     from airflow_provider_ckpt.ledger_location import open_ledger

@@ -71,7 +71,7 @@ def command(table: TableWriter) -> Callable[[Callable[[Namespace], Any]], Callab
     def frame(function: Callable[[Namespace], Any]) -> Callable[[Namespace], None]:
         @functools.wraps(function)
         def run(args: Namespace) -> None:
-            # Before a process ends, Python looks for garbage among all objects: a quarter of a small run's CPU time.
+            # At the end of a process, Python collects garbage among all objects: a quarter of a small run's CPU time.
             atexit.register(gc.freeze)
             with _standard_output() as out, _signals():
                 _log_to_stderr(verbose=args.verbose)

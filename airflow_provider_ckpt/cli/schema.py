@@ -28,7 +28,7 @@ def _history_table(result: dict[str, Any], out: TextIO) -> None:
 
 @command(_history_table)
 def history(args: Namespace) -> dict[str, Any]:
-    """Return all schema versions of a pipeline with their columns, oldest first, JSON-ready."""
+    """Return all schema versions of the pipeline ``args.pipeline`` with their columns, oldest first, JSON-ready."""
     from airflow_provider_ckpt.ledger_location import open_ledger
 
     with open_ledger(args.ledger) as ledger:

@@ -20,6 +20,8 @@ def accept_sink(args: Namespace) -> dict[str, Any]:
     """Accept a changed sink as it is, so that runs are no longer refused, and return the result, JSON-ready.
 
     With ``--resend`` the lost ranges are sent again; with ``--keep`` the pipeline continues from the checkpoint.
+
+    :raises ConfigError: if not exactly one of ``--resend`` and ``--keep`` is given, or the reason is missing
     """
     if args.resend == args.keep:
         raise ConfigError(

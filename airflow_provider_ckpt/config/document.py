@@ -115,7 +115,7 @@ class _LimitedComposer(Composer):
     _depth = _count = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """Return the next node of the YAML tree; PyYAML calls this method for each node.
+        """Return the next node of the YAML tree; PyYAML calls this method for each node, with the arguments of its own.
 
         :raises NotReadableError: if there are too many nodes, or they are nested too deeply
         """
@@ -152,6 +152,8 @@ def _compose(text: str, content: str) -> yaml.MappingNode:
 
     A text that libyaml does not accept is parsed again in Python, so that messages are the same with and without it.
 
+    :param text: the YAML text
+    :param content: clause with the keys that the declaration needs, for the error about an empty text
     :raises NotReadableError: if the text is not a single YAML mapping, or exceeds a limit
     """
     root = None

@@ -31,11 +31,11 @@ _GROUP_HEADER = f"[{GROUP}]".encode()
 
 
 class ConnectorError(ValueError):
-    """Error of a connector's installation: it is missing or broken, or two distributions claim its type."""
+    """Error of a connector that is missing or broken, or whose type two distributions claim."""
 
 
 class UnknownTypeError(ConnectorError):
-    """Error of a type that no installed distribution has."""
+    """Error of a type that no installed connector has."""
 
 
 _known_paths: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Load a pipeline from YAML or plain data; errors name the file, the line, the key, and what to write instead.
+"""Load a pipeline's declaration from YAML or plain data; errors name the file, the line, the key and the remedy.
 
 ``document.py`` parses the YAML text. The size of the text, of the data after expansion of YAML aliases, and of the
 error messages is limited.

@@ -187,7 +187,11 @@ def _choices_clause(choices: Sequence[str]) -> str:
 
 
 def _needed_clause(path: KeyPath, data: object) -> str:
-    """Return a clause that names the type of source or sink that requires a missing key; empty for other keys."""
+    """Return a clause that names the type of source or sink that requires a missing key; empty for other keys.
+
+    :param path: path of the missing key
+    :param data: the invalid data
+    """
     section = data.get(path[0]) if isinstance(data, Mapping) else None
     if len(path) != 2 or path[0] not in ("source", "sink") or not isinstance(section, Mapping):
         return ""

@@ -1,4 +1,4 @@
-"""Refuse declarations whose keys contradict each other, or ask for what source, sink and engine cannot do together."""
+"""Refuse declarations whose keys contradict each other, or that source, sink and engine cannot carry out together."""
 
 from __future__ import annotations
 

@@ -30,7 +30,8 @@ def section_model(side: Side, kind: str) -> type[ConnectorSection]:
 
     :param side: name of the section
     :param kind: the type, such as ``kafka``
-    :raises ConnectorError: if there is no such type of source or sink, or its connector is broken
+    :raises UnknownTypeError: if there is no such type of source or sink
+    :raises ConnectorError: if its connector is broken, or two distributions claim the type
     """
     found = getattr(find_connector(kind), side)
     if found is None:

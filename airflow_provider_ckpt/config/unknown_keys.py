@@ -88,7 +88,12 @@ def annotation_at(model: type[BaseModel], path: KeyPath, data: object) -> Any:
 
 
 def _model_at(model: type[BaseModel], path: KeyPath, data: object) -> type[BaseModel] | None:
-    """Return the model of the section at a path, such as ``Retry`` for ``("retry",)``; None if there is no section."""
+    """Return the model of the section at a path, such as ``Retry`` for ``("retry",)``; None if there is no section.
+
+    :param model: the model of the whole declaration
+    :param path: path of the section
+    :param data: the whole declaration, which determines the types of source and sink
+    """
     if not path:
         return model
     parent = annotation_at(model, path[:-1], data) if len(path) > 1 else None

@@ -24,8 +24,8 @@ class ActionKind(StrEnum):
     - ``drain``, ``stop``, ``force_stop`` and ``resume`` change the phase of the pipeline.
     - ``rewind``, ``replay`` and ``recover`` read parts of the source again.
     - ``replay_dead_letters`` and ``discard_dead_letters`` change dead letters.
-    - ``resend_to_sink`` and ``keep_sink`` accept a sink that has changed: the first sends again what the sink has lost,
-      the second continues from the checkpoint. ``move`` lets the next run deliver to another sink.
+    - ``resend_to_sink`` and ``keep_sink`` accept a sink that has changed: the first sends again the ranges that the
+      sink has lost, the second continues from the checkpoint. ``move`` lets the next run deliver to another sink.
     - ``accept_schema`` lets the next run follow a change of the source's columns that the policy does not allow.
     - ``adopt`` continues with the receipts that another ledger has in the sink.
     - ``break_lease``, ``collect_garbage`` and ``delete_pipeline`` change what the ledger stores of the pipeline; their
@@ -132,7 +132,7 @@ class Action:
     :param cancelled_replays: for rewind and resend: ids of side partitions that replay dead letters whose records are
         read again; their undelivered batches are skipped
     :param fingerprint: for accept_schema: digest of the source's columns that the user has seen
-    :param changes: for accept_schema: what changes with these columns, one sentence for each changed column
+    :param changes: for accept_schema: the changes of the columns that the user has seen, one sentence for each column
     :param version: for accept_schema: number of the newest schema version that the user has seen
     :param policy: for accept_schema: digest of the section ``schema`` that the user has seen
     :param ledger_id: for adopt: id of the ledger whose receipts are adopted

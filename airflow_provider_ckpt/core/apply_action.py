@@ -56,9 +56,10 @@ def apply(pipeline_state: PipelineState, action: Action, *, reason: str) -> list
 
 
 def _change_sink(pipeline_state: PipelineState, action: Action, reason: str) -> list[Event]:
-    """Rewind or read again what the sink has lost, and hold the batches whose rows it may contain without a receipt.
+    """Rewind or read again the ranges that the sink has lost, and hold the batches that the action names.
 
-    All checks precede the first change, so that a refused action changes nothing.
+    The sink may contain rows of these batches without a receipt. All checks precede the first change, so that a refused
+    action changes nothing.
 
     :param pipeline_state: the pipeline's partitions, which are changed
     :param action: an action of :data:`SINK_ACTIONS`
@@ -90,7 +91,12 @@ def _cancel_replays(pipeline_state: PipelineState, action: Action, reason: str) 
     """Plan the rest of each side partition in ``action.cancelled_replays``, then skip all of its unresolved batches.
 
     These side partitions replay dead letters whose records the rewind or resend reads again. Without this step, the
-    records would be delivered twice. The function returns the events for the audit log.
+    records would be delivered twice.
+
+    :param pipeline_state: the pipeline's partitions, which are changed
+    :param action: the rewind or resend
+    :param reason: the actor's reason, stored in the events
+    :return: the events for the audit log
     """
     events: list[Event] = []
     for partition in map(pipeline_state.partition, action.cancelled_replays):

@@ -103,8 +103,8 @@ class SinkState:
     :param missing: batches whose receipts the ledger knows and the sink no longer holds
     :param unreadable: a sentence that names the receipts which are gone or damaged; None if all can be read
     :param lost_batches: batches whose rows the sink knows to be gone, and whose receipts it therefore does not return
-    :param other_target: a clause that says how the target differs from the one that was written; None to derive it from
-        the two identities
+    :param other_target: a clause about the difference between this target and the target to which the pipeline has
+        delivered; None to derive the clause from the two identities
     """
 
     epoch: int

@@ -71,7 +71,7 @@ CHANGES_FROM: Mapping[DeadLetterEvent, frozenset[DeadLetterState]] = {
     DeadLetterEvent.REPLAY_SKIPPED: frozenset({DeadLetterState.REPLAYING}),
     DeadLetterEvent.REPLAY_LOST: frozenset({DeadLetterState.REPLAYED}),
 }
-"""States from which each event changes a dead letter; it leaves those in another state as they are."""
+"""States from which each event changes a dead letter; dead letters in another state are not changed."""
 
 
 class AttemptKey(NamedTuple):

@@ -1,7 +1,7 @@
 """Errors: their stable types, the actions of the delivery policy on them, and the exceptions that users may see.
 
-The names of the types are those of StreamForge, an earlier replication tool, wherever it has one. ``ErrorInfo`` is an
-error as data, as it is stored in the outcomes of attempts and in the ledger. ``CkptError`` is the base of all
+The names of the types are those of StreamForge, a tool that replicates Kafka topics, wherever it has one. ``ErrorInfo``
+is an error as data, as it is stored in the outcomes of attempts and in the ledger. ``CkptError`` is the base of all
 exceptions and adds the pipeline, batch and position that are affected.
 """
 
@@ -175,124 +175,145 @@ class CkptError(Exception):
 
 
 class ConfigError(CkptError):
-    """The pipeline's declaration, or an argument of a command, is invalid; nothing was sent."""
+    """Error of an invalid declaration of a pipeline, or of an invalid argument of a command; nothing was sent."""
 
     type = ErrorType.CONFIG
 
 
 class MissingConnectionError(ConfigError):
-    """A connection is not defined, or its secrets backend did not answer; Airflow reports both alike."""
+    """Error of a connection that is not defined, or whose secrets backend did not answer.
+
+    Airflow reports both in the same way.
+    """
 
     type = ErrorType.CONFIG_MISSING
     recoverable = True
 
 
 class DslParseError(ConfigError):
-    """An SQL expression of the transform does not parse."""
+    """Error of an SQL expression of the transform that does not parse."""
 
     type = ErrorType.DSL_PARSE
 
 
 class InvalidFilterError(ConfigError):
-    """``transform.where`` is invalid: an unknown column, a wrong type, or a reference to other records."""
+    """Error of an invalid ``transform.where``: an unknown column, a wrong type, or a reference to other records."""
 
     type = ErrorType.INVALID_FILTER
 
 
 class InvalidTransformError(ConfigError):
-    """``transform.select`` or ``transform.schema`` is invalid."""
+    """Error of an invalid ``transform.select`` or ``transform.schema``."""
 
     type = ErrorType.INVALID_TRANSFORM
 
 
 class SinkChangedError(ConfigError):
-    """The sink is not as this ledger left it: it lost commits, was recreated, or is another one. Nothing was sent."""
+    """Error of a sink that is not as this ledger left it; nothing was sent.
+
+    The sink has lost commits or was recreated, or the pipeline now names another sink.
+    """
 
 
 class SourceError(CkptError):
-    """The source cannot be read, refused a request, or is not the one that was read before."""
+    """Error of a source that cannot be read or refused a request, or that is not the source which was read before."""
 
     type = ErrorType.SOURCE
 
 
 class SinkError(CkptError):
-    """The sink cannot be reached or refused a request; ``sqlstate`` is set if a database reported it."""
+    """Error of a sink that cannot be reached or refused a request; ``sqlstate`` is set if a database reported it."""
 
     type = ErrorType.SINK
 
 
 class ReceiptsUnreadableError(SinkError):
-    """Receipts in the sink are gone or damaged, so that it is unknown which batches the sink has received."""
+    """Error of receipts in the sink that are gone or damaged.
+
+    It is then unknown which batches the sink has received.
+    """
 
 
 class KafkaConsumerError(SourceError):
-    """The Kafka client or a broker reported an error while a topic was planned or read."""
+    """Error that the Kafka client or a broker reported while a topic was planned or read."""
 
     type = ErrorType.KAFKA_CONSUMER
 
 
 class KafkaProducerError(SinkError):
-    """The Kafka client or a broker reported an error while a topic was written."""
+    """Error that the Kafka client or a broker reported while a topic was written."""
 
     type = ErrorType.KAFKA_PRODUCER
 
 
 class IoError(CkptError):
-    """A file operation failed: the file system is full, or a file is unreadable or missing."""
+    """Error of a file operation: the file system is full, or a file is unreadable or missing."""
 
     type = ErrorType.IO
     recoverable = True
 
 
 class DeadLetterQueueError(CkptError):
-    """A dead letter could not be written. The run halts and the checkpoint does not move, so nothing is lost."""
+    """Error of a dead letter that could not be written.
+
+    The run halts and the checkpoint does not move, so nothing is lost.
+    """
 
     type = ErrorType.DEAD_LETTER_QUEUE
 
 
 class StaleEpochError(CkptError):
-    """The run no longer holds the lease under its epoch, so it must not write any more; usually a newer run does."""
+    """Error of a run that no longer holds the lease under its epoch, so that it must not write any more.
+
+    Usually a newer run has acquired the lease.
+    """
 
     type = ErrorType.STALE_EPOCH
 
 
 class FencedError(CkptError):
-    """The sink was fenced by a newer epoch and refused this run's transaction."""
+    """Error of a transaction that the sink refused, because a run with a newer epoch has fenced the sink."""
 
     type = ErrorType.FENCED
 
 
 class DeadlineError(CkptError):
-    """A wave exceeded the run's time budget and was cancelled; its batches are planned again."""
+    """Error of a wave that exceeded the run's time budget and was cancelled; its batches are planned again."""
 
     type = ErrorType.DEADLINE
 
 
 class LeaseBusyError(CkptError):
-    """Another run holds the pipeline's lease, and the lease has not expired, so this run cannot start."""
+    """Error of a run that cannot start, because another run holds the pipeline's lease, which has not expired."""
 
     type = ErrorType.STALE_EPOCH
 
 
 class LedgerUnavailableError(CkptError):
-    """The ledger cannot be opened, has the wrong schema revision, or did not answer."""
+    """Error of a ledger that cannot be opened, has the wrong schema revision, or did not answer."""
 
     type = ErrorType.LEDGER_UNAVAILABLE
 
 
 class OffsetCommitError(LedgerUnavailableError):
-    """A settlement could not be stored in the ledger in time. The checkpoint does not move, and nothing is lost."""
+    """Error of a settlement that could not be stored in the ledger in time.
+
+    The checkpoint does not move, and nothing is lost.
+    """
 
     type = ErrorType.OFFSET_COMMIT
 
 
 class LedgerStateError(CkptError):
-    """The state of a batch, partition or pipeline does not allow a transition; nothing was changed."""
+    """Error of a transition that the state of a batch, partition or pipeline does not allow; nothing was changed."""
 
     type = ErrorType.PROCESSING
 
 
 class EngineError(CkptError):
-    """Spark could not be started, or was lost; the results of its batches are unknown until receipts are read."""
+    """Error of a Spark that could not be started, or was lost during a run.
+
+    The results of the wave's batches are unknown until the sink's receipts are read.
+    """
 
     type = ErrorType.PROCESSING

@@ -1,7 +1,8 @@
 """Isolate a batch that may have killed its Spark executor: it runs alone, and is held if executors keep dying.
 
-In each lane of the lost wave, the first batch without a receipt is suspected. It runs alone from then on, so that
-further crashes do not use up the attempts of other batches (semantics, section 7).
+A wave is one Spark job, and a lane one of its Spark tasks, which sends a list of batches in order. In each lane of the
+lost wave, the first batch without a receipt is suspected. It runs alone from then on, so that further crashes do not
+use up the attempts of other batches (semantics, section 7).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Hold a batch until a user decides about it, and release it (semantics, section 1).
 
-A held batch is not sent, and continues to block the checkpoint.
+A held batch is not sent, and continues to block the checkpoint of its partition.
 """
 
 from __future__ import annotations

@@ -70,7 +70,11 @@ def state_violations(
 
 
 def step_violations(before: AcknowledgingPartition, after: AcknowledgingPartition) -> list[Violation]:
-    """Return the violations of all invariants that compare a partition before and after one step."""
+    """Return the violations of all invariants that compare a partition before and after one step.
+
+    :param before: the partition before the step
+    :param after: the partition after the step
+    """
     return [Violation(name, after.id, *what) for name, check in STEP_CHECKS.items() for what in check(before, after)]
 
 
@@ -87,7 +91,8 @@ def refresh_violations(partition: AcknowledgingPartition, state: Mapping[str, An
         Violation(
             PUBLISHED_COMPLETE,
             partition.id,
-            f"{batch.key} publishes and was started, but committed is {partition.committed} of {extent.rows_end}",
+            f"{batch.key} publishes the refresh and was started, but committed is {partition.committed}, before "
+            f"the end of the rows, {extent.rows_end}",
             partition.committed,
         )
         for batch in partition.batches.values()
@@ -340,6 +345,9 @@ def _explains_checkpoint(before: AcknowledgingPartition, after: AcknowledgingPar
     """Return whether a step contains a reason for the checkpoint to move.
 
     Such a reason is a batch that was resolved or superseded, or a changed cancellation watermark.
+
+    :param before: the partition before the step
+    :param after: the partition after the step
     """
     known = before.pending_acks
     fresh = [seq for seq in after.pending_acks if seq not in known]

@@ -1,4 +1,7 @@
-"""Assign the batches of a wave to lanes, and keep the order of each partition's batches (semantics, section 6)."""
+"""Assign the batches of a wave to lanes, and keep the order of each partition's batches (semantics, section 6).
+
+A wave is one Spark job; a lane is one of its Spark tasks, which sends a list of batches in order.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ def first_of_each_partition(due: Sequence[Batch], *, pinned: bool) -> list[Batch
     Waves that may only start one batch of a partition use this to keep the partition's order.
 
     :param due: batches that may start now, in order
-    :param pinned: whether the pipeline is pinned
+    :param pinned: whether the pipeline is pinned: a partition's batches take effect in order
     """
     if not pinned:
         return list(due)
@@ -47,7 +50,7 @@ def first_of_each_partition(due: Sequence[Batch], *, pinned: bool) -> list[Batch
 
 
 def without_blocked(due: Sequence[Batch], candidates: Sequence[Batch]) -> list[Batch]:
-    """Return the due batches, leaving out those that come after a batch of their partition that is not due yet.
+    """Return the due batches, leaving out each batch that follows a batch of its partition which is not due yet.
 
     This preserves the order of a pinned pipeline (semantics, section 6).
 

@@ -22,8 +22,8 @@ class LeaseState:
 
     :param owner: the owner; None while the lease is free
     :param epoch: the newest epoch that was granted; it never decreases
-    :param ttl: the lease may be taken over if it is not renewed for this long
-    :param expires_at: when it may be taken over, UTC
+    :param ttl: time without renewal after which another owner may take the lease over
+    :param expires_at: time, UTC, from which another owner may take the lease over
     """
 
     owner: str | None
@@ -69,7 +69,7 @@ def grant(
 ) -> tuple[LeaseState, LeaseGrantReason]:
     """Grant a pipeline's lease to an owner under a new epoch.
 
-    The lease must be free or expired, or be held by the same owner or by one that is dead, unless ``force`` is set.
+    The lease must be free or expired, or be held by the same owner or by a dead owner, unless ``force`` is set.
 
     :param lease: the lease so far
     :param owner: the owner that requests the lease

@@ -142,6 +142,9 @@ def _is_kept_out(column: VersionColumn, use: ColumnUse) -> bool:
     """Return whether the target has no column for a column of the version.
 
     This is so if the version does not read the column, or if the transform determines the target's columns.
+
+    :param column: the column of the version
+    :param use: use that the pipeline makes of the columns
     """
     refused = column.state is ColumnState.REFUSED and not column.kept
     return use.chosen or refused or column.state is ColumnState.LEFT_OUT

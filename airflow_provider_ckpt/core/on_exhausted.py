@@ -1,7 +1,7 @@
 """Decide what happens to a batch whose attempts are used up in every round (semantics, section 7).
 
-All its records become dead letters, it is held until a user decides, or the run fails, as ``retry.on_exhausted`` says.
-What uses up an attempt is decided in ``retry_policy.py``.
+All of the batch's records become dead letters, the batch is held until a user decides, or the run fails, depending on
+``retry.on_exhausted``. ``retry_policy.py`` decides which attempt is the last.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ class StoppedPartitions:
     This keeps the order of a pinned pipeline. A pipeline that is not pinned promises no order; this set then stays
     empty.
 
-    :param pinned: whether the pipeline is pinned
+    :param pinned: whether the pipeline is pinned: a partition's batches take effect in order
     :param failed: keys of batches that have failed already
     """
 

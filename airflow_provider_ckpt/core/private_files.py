@@ -29,7 +29,9 @@ def create(path: Path) -> BinaryIO:
 def append(path: Path) -> BinaryIO:
     """Open a file for appending, and create it if it does not exist; only the current user can read it afterwards.
 
-    :raises OSError: if the path is a link, not a regular file, or owned by another user
+    :return: the file, open in binary mode
+    :raises PermissionError: if the path is not a regular file, or the file is owned by another user
+    :raises OSError: if the path is a link, or the file cannot be opened
     """
     flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(path, flags, _FILE)

@@ -137,7 +137,8 @@ class Receipt:
 class KnownReceipts(NamedTuple):
     """The part of a partition whose receipts the ledger knows already, so that the sink need not return them again.
 
-    :param generation: receipts of older generations are known, those of newer ones are not
+    :param generation: generation to which the position belongs; receipts of older generations are known, receipts of
+        newer generations are not
     :param position: receipts of this generation are known if their range ends at this position or before it
     """
 

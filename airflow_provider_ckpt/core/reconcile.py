@@ -19,7 +19,7 @@ from airflow_provider_ckpt.core.rewind import rewind
 from airflow_provider_ckpt.core.tickets import Event
 
 LOST_REWIND = "the sink holds receipts of a rewind that this ledger has forgotten"
-"""Reason that the audit log gives for a rewind which this ledger had lost, and repeats to match the sink's receipts."""
+"""Reason in the audit log for a rewind that this ledger had lost, and has repeated to match the sink's receipts."""
 
 
 def reconcile(partition: Partition, receipts: Iterable[Receipt], *, epoch: int) -> list[Event]:

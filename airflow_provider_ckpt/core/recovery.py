@@ -108,7 +108,7 @@ class UnreadRecords:
     """Records that the source contains in a range, and that were never read.
 
     :param shown: number of records that the range contains now
-    :param late: number of those that were not read; 0 if it is only known that the range has changed
+    :param late: number of records that were not read; 0 if it is only known that the range has changed
     :param ranges: positions of late records at which no other record was read; empty if they are not known
     :param shared: positions of late records at which other records were read
     """
@@ -223,7 +223,7 @@ def comparable_ranges(
         part = side.partition
         if part.limit is not None and part.committed < part.limit:
             pending_ranges.append(Range(part.committed, part.limit))
-        if part.generation > account.partition.generation:  # older ones were read before the last rewind
+        if part.generation > account.partition.generation:  # side partitions before the last rewind do not count
             newer += side.resolved
     chosen: list[RangeReceipt] = []
     added: list[RangeReceipt] = []
@@ -300,7 +300,11 @@ def _is_partly_uncovered(span: Range, covered: Sequence[Range]) -> bool:
 
 
 def not_covered(ranges: Iterable[Range], covered: Iterable[Range]) -> list[Range]:
-    """Return those of ``ranges`` that ``covered`` does not contain completely."""
+    """Return the ranges that other ranges do not contain completely.
+
+    :param ranges: the ranges
+    :param covered: the other ranges
+    """
     merged = merge(covered)
     return [span for span in ranges if _is_partly_uncovered(span, merged)]
 

@@ -49,6 +49,7 @@ def find_lost(
     :param skipped: ranges that a user skipped; they remain skipped, unless ``by_key`` is set and their partition is
         rewound to a position before them
     :param by_key: whether the sink replaces rows by key
+    :return: the positions, ranges and replays to send again
     """
     known = {partition.id: partition for partition in partitions}
     positions: dict[str, int] = {}

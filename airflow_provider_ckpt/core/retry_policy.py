@@ -40,7 +40,7 @@ class RetryPolicy:
     def delay(self, finished: int, deviation: float) -> timedelta:
         """Return the time to wait before the next attempt: exponential up to a maximum, plus or minus jitter.
 
-        :param finished: number of attempts of the batch that failed so far, including the one just failed
+        :param finished: number of failed attempts of the batch so far, including the last one
         :param deviation: a random number in [-1, 1] that determines the jitter
         """
         raw = min(self.initial_delay_ms * self.multiplier ** min(finished - 1, 64), float(self.max_delay_ms))

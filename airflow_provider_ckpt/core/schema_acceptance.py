@@ -25,7 +25,11 @@ def policy_digest(policy: SchemaPolicy) -> str:
 
 
 def acceptance_note(actor: str, reason: str | None) -> str:
-    """Return the note ``accepted by ACTOR: REASON``, which the accepted schema version stores."""
+    """Return the note ``accepted by ACTOR: REASON``, which the accepted schema version stores.
+
+    :param actor: the user who accepted the columns
+    :param reason: the user's reason
+    """
     return f"accepted by {actor}: {reason}"
 
 

@@ -93,7 +93,12 @@ def is_followed(before: Sequence[VersionColumn], now: Sequence[SourceColumn], po
 
 
 def _admitted(before: Sequence[VersionColumn], now: Sequence[SourceColumn], policy: SchemaPolicy) -> list[Change]:
-    """Return a change for each refused column that is unchanged in the source and that the policy no longer refuses."""
+    """Return a change for each refused column that is unchanged in the source and that the policy no longer refuses.
+
+    :param before: columns of the current schema version
+    :param now: columns of the source
+    :param policy: the pipeline's policy of schema changes
+    """
     present = {(column.name, column.number, column.type): column for column in now}
     return [
         Change(ChangeKind.ADMITTED, column.name, column, after)
@@ -131,7 +136,7 @@ def _freeze_reasons(change: Change, policy: SchemaPolicy, use: ColumnUse, is_wid
     own = policy.of(change.name)
     keys = _keys(change, own, is_wider)
     if ChangeKind.OTHER_TYPE in keys and (change.kind is not ChangeKind.OTHER_TYPE or own.other_type == "freeze"):
-        return [f"{text}; not every value of the one type is a value of the other"]
+        return [f"{text}; the new type does not have all values of the old type"]
     new_name = change.name if change.after is None else change.after.name
     names = {key: new_name if key == ChangeKind.NEW else change.name for key in keys}
     return [
@@ -142,7 +147,11 @@ def _freeze_reasons(change: Change, policy: SchemaPolicy, use: ColumnUse, is_wid
 
 
 def _final_reasons(change: Change, use: ColumnUse) -> list[str]:
-    """Return the reasons why a change cannot be applied even if a user accepts it, as clauses; empty if it can."""
+    """Return the reasons why a change cannot be applied even if a user accepts it, as clauses; empty if it can.
+
+    :param change: the change
+    :param use: use that the pipeline makes of the columns
+    """
     if _moves_positions(change, use):
         return [f"{describe(change)}; it is the cursor or part of a key"]
     if change.kind is ChangeKind.RENAMED and use.used(change.name):
@@ -151,7 +160,11 @@ def _final_reasons(change: Change, use: ColumnUse) -> list[str]:
 
 
 def _moves_positions(change: Change, use: ColumnUse) -> bool:
-    """Return whether a change may give the cursor or a key other values than before; such a change is never applied."""
+    """Return whether a change may give the cursor or a key other values than before; such a change is never applied.
+
+    :param change: the change
+    :param use: use that the pipeline makes of the columns
+    """
     return change.name in use.positions and change.kind not in (*CAN_WAIT, ChangeKind.WIDER)
 
 

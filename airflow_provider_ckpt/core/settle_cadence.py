@@ -64,7 +64,7 @@ _MAX_PAUSE = 1.0
 
 
 def count_passable(partitions: Iterable[PartitionView], receipted: Collection[BatchKey]) -> int:
-    """Count the batches that the checkpoint could pass now if all known receipts were settled.
+    """Return the number of batches that the checkpoint could pass now if all known receipts were settled.
 
     In each partition these are the batches before the first one without a verdict, including batches that were settled
     earlier and wait for a batch before them.

@@ -1,4 +1,4 @@
-"""Add side partitions to a pipeline, which send records of a source partition again, beside its order.
+"""Add side partitions to a pipeline, which send records of a source partition again without moving its checkpoint.
 
 A side partition reads a range again (``replay_range.py``) or replays dead letters. Each has a generation of its own
 (semantics, sections 5 and 8).

@@ -134,6 +134,7 @@ def compare_receipts(recorded: LedgerSnapshot, receipts: Iterable[Receipt]) -> R
 
     :param recorded: the content of the ledger
     :param receipts: all receipts of this ledger and pipeline in the sink
+    :return: the receipts by their state in the ledger, and the differences
     """
     found = ReceiptComparison()
     passed_by_place = group_by_partition(recorded.accepted.merged(recorded.passed))
@@ -214,7 +215,11 @@ def compare_target_files(damaged: Iterable[str]) -> Iterator[Difference]:
 
 
 def knows_batch(recorded: LedgerSnapshot, receipt: Receipt) -> bool:
-    """Return whether the ledger knows a receipt's batch, as a batch in any state or as a part of a range receipt."""
+    """Return whether the ledger knows a receipt's batch, as a batch in any state or as a part of a range receipt.
+
+    :param recorded: the content of the ledger
+    :param receipt: a receipt of the sink
+    """
     if receipt.key in recorded.batches:
         return True
     partition = (receipt.key.generation, receipt.key.partition)

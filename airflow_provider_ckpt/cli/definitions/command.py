@@ -14,7 +14,7 @@ _COMMANDS = "airflow_provider_ckpt.cli"
 
 
 def define_command(name: str, function: str, text: str, *args: Arg, more: str | None = None) -> ActionCommand:
-    """Define a command whose module is imported when the command is called.
+    """Return the definition of a command whose module is imported when the command is called.
 
     :param name: the command's name
     :param function: module and function below ``cli``, such as ``run.run``

@@ -24,7 +24,7 @@ _FIELD = re.compile(r"\{(schema|table)\}")
 
 
 class TableError(ConfigError):
-    """The declaration of one table is invalid; other tables are not affected."""
+    """Error of the invalid declaration of one table; other tables are not affected."""
 
 
 def table_pipeline(database: Database, table: CatalogTable, name: str) -> Pipeline:
@@ -78,7 +78,12 @@ def _section(merged: dict[str, Any], side: str) -> dict[str, Any] | None:
 
 
 def _missing_columns(section: Mapping[str, Any], table: CatalogTable, *paths: KeyPath) -> list[Problem]:
-    """Return a problem for each key that names a column which the table lacks."""
+    """Return a problem for each key that names a column which the table lacks.
+
+    :param section: the section ``source`` or ``sink`` of the table
+    :param table: the table
+    :param paths: paths of the keys of the section whose values are names of columns
+    """
     found = []
     for path in paths:
         given = section.get(str(path[-1]))

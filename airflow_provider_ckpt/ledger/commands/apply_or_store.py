@@ -33,7 +33,7 @@ def apply_or_store(
     reason: str | None,
     is_dead: Callable[[str], bool],
 ) -> ActionResult:
-    """Apply an action, after those stored earlier, if no run holds the lease; otherwise store it for a run to apply.
+    """Apply an action if no run holds the lease, after actions that were stored earlier; otherwise store it for a run.
 
     An action that needs the sink's fence or receipts, or the source's columns, is always stored, for the next run.
 

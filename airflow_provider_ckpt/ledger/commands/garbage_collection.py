@@ -70,7 +70,7 @@ class GarbageCollection:
         :param actor: the user who requests the action, such as ``cli:ann@host7``
         :param reason: the user's explanation, which the audit log stores; None if there is none
         :param proposal: id of the approved proposal that is used up; None if the action needs no approval
-        :returns: number of deleted or merged rows, by kind, such as ``{"attempts": 120, "events": 40}``
+        :return: number of deleted or merged rows, by kind, such as ``{"attempts": 120, "events": 40}``
         :raises ConfigError: if the ledger does not know the pipeline
         :raises LedgerStateError: if the proposal is not approved, was used already, or is for another action; no row
             was deleted then
@@ -202,6 +202,8 @@ class GarbageCollection:
         """Delete one portion of the receipts of generations that ended before the cutoff.
 
         The totals of these receipts stay in the generation's row.
+
+        :return: the number of these receipts, and whether another portion may follow
         """
         long_ago = sa.and_(_G.pipeline == self._pipeline, _G.ended_at < self._cutoff)
         generations = [tuple(row) for row in connection.execute(sa.select(_G.generation, _G.partition).where(long_ago))]
@@ -222,6 +224,8 @@ class GarbageCollection:
         """Merge one portion of the receipts of ended generations that are still stored one per batch.
 
         Receipts are merged when the low watermark passes them; it had not reached these when their generation ended.
+
+        :return: the decrease in the number of rows, and whether another portion follows
         """
         single = sa.and_(_G.pipeline == self._pipeline, _G.single_from.is_not(None), _G.ended_at >= self._cutoff)
         rows = connection.execute(sa.select(_G.generation, _G.partition, _G.single_from).where(single)).all()
@@ -250,6 +254,8 @@ class GarbageCollection:
 
         Snapshots after the cutoff are kept, as are those that the low watermark needs. Of the kept snapshots that are
         older than a day, only one per hour is kept.
+
+        :return: the number of these snapshots, and whether another portion follows
         """
         query = sa.select(_M.partition, _M.at, _M.generation, _M.planned_end).where(_M.pipeline == self._pipeline)
         by_partition: dict[str, list[Any]] = {}
@@ -280,6 +286,8 @@ class GarbageCollection:
 
         If the newest event were deleted, SQLite would assign its id again, and readers rely on growing ids. Without the
         stored losses, an audit would report them as new.
+
+        :return: the number of these events, and whether another portion may follow
         """
         deletable = sa.and_(_E.pipeline == self._pipeline, _E.kind != sink_state.ACCEPTED)
         old = sa.and_(deletable, _E.at < self._cutoff, _E.id < self._newest_event)
@@ -337,7 +345,7 @@ class GarbageCollectionCommands(Session):
         :param dry_run: whether to only count the rows, and change nothing
         :param proposal: id of the approved proposal, which is used up before the first row is deleted; None if the
             action needs no approval
-        :returns: number of deleted or merged rows, by kind, such as ``{"attempts": 120, "events": 40}``
+        :return: number of deleted or merged rows, by kind, such as ``{"attempts": 120, "events": 40}``
         :raises ConfigError: if the ledger does not know the pipeline
         :raises LedgerStateError: if the proposal is not approved, was used already, or is for another action; no row
             was deleted then

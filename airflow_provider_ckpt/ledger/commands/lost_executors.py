@@ -1,7 +1,7 @@
 """Settle a wave whose Spark executors or driver were lost before they could report (semantics, section 7).
 
-Batches that may have killed their executor run alone in their next attempt (``core/executor_killer.py``). The other
-batches are planned again.
+A wave is one Spark job with a lane of batches for each Spark task. Batches that may have killed their executor run
+alone in their next attempt (``core/executor_killer.py``). The other batches are planned again.
 """
 
 from __future__ import annotations

@@ -188,7 +188,7 @@ def use_up(
     :param result: the action's result
     :param pipeline: name of the pipeline that was changed
     :param actor: the user in whose name the pipeline was changed; must be the user who approved the proposal
-    :returns: detail of the event for the audit log: the proposal, its digest, and the user and task that requested it
+    :return: detail of the event for the audit log: the proposal, its digest, and the user and task that requested it
     :raises LedgerStateError: if the proposal is not approved, was used already, or is for another action
     """
     found = _load_locked(connection, proposal_id)

@@ -180,7 +180,7 @@ class RunCommands(Session):
         :param lease: lease of the pipeline; the command is refused if its epoch or owner is no longer current
         :param plan: the result of the source's planning
         :param now: time of the command; None for the current time
-        :returns: the new batches
+        :return: the new batches
         :raises LedgerStateError: if the pipeline is draining or stopped, or a range does not continue its partition
         """
         names = {batch.partition for batch in plan.batches} | set(plan.bounds) | set(plan.states)

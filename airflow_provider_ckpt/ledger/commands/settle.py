@@ -53,7 +53,7 @@ def apply_receipt(work: UnitOfWork, receipt: Receipt) -> bool:
     :return: True if the receipt was new to the ledger
     """
     if receipt.key.is_side_partition and receipt.key.partition not in work.stored:
-        return False  # its side partition has ended and was garbage-collected
+        return False  # the receipt's side partition was garbage-collected
     item = work.item(receipt.key.partition)
     if item.confirm(receipt):
         return True

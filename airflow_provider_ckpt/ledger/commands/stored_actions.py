@@ -132,7 +132,12 @@ def _acceptances(work: UnitOfWork) -> list[StoredAction]:
 
 
 def _refuse(work: UnitOfWork, intent: StoredAction, refusal: str) -> ActionResult:
-    """Add the event ``action_refused`` to the audit log, and return the result of the refused action."""
+    """Add the event ``action_refused`` to the audit log, and return the result of the refused action.
+
+    :param work: the lease and the connection of the command's transaction
+    :param intent: the stored action
+    :param refusal: reason of the refusal
+    """
     detail = {"action": intent.action.to_json(), "reason": intent.reason, "refusal": refusal}
     row = event_store.event_row(work.lease, work.now, "action_refused", detail) | {"actor": intent.actor}
     bulk_sql.insert(work.connection, tables.event, [row])
@@ -140,7 +145,12 @@ def _refuse(work: UnitOfWork, intent: StoredAction, refusal: str) -> ActionResul
 
 
 def _close(work: UnitOfWork, intent: StoredAction, result: ActionResult) -> None:
-    """Store the result of a stored action that was applied or refused, so that the action is no longer pending."""
+    """Store the result of a stored action that was applied or refused, so that the action is no longer pending.
+
+    :param work: the lease and the connection of the command's transaction
+    :param intent: the stored action
+    :param result: the result
+    """
     work.connection.execute(
         tables.stored_action.update()
         .where(_I.id == intent.id)

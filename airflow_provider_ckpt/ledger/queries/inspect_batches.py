@@ -109,7 +109,10 @@ def _partition(connection: Connection, pipeline: str, name: str) -> dict[str, An
 
 
 def _batch(connection: Connection, pipeline: str, key: BatchKey) -> dict[str, Any]:
-    """Return details of one batch as a JSON-ready dict: its stored values, attempts, dead letters and newest events."""
+    """Return details of one batch as a JSON-ready dict: its stored values, attempts, dead letters and newest events.
+
+    :raises LedgerStateError: if the partition has no such batch
+    """
     item = _item(connection, pipeline, key.partition)
     part = item.partition
     found = part.batches.get(key.seq) or item.unconfirmed.get(key.seq) if key.generation == part.generation else None

@@ -310,7 +310,11 @@ def _batches(by_state: sa.CTE) -> sa.Subquery:
 
 
 def _count(values: sa.ColumnElement[int], condition: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
-    """Return SQL for the sum of counts over the rows of a group that meet a condition."""
+    """Return SQL for the sum of counts over the rows of a group that meet a condition.
+
+    :param values: the counts
+    :param condition: the condition
+    """
     return sa.cast(sa.func.sum(values).filter(condition), sa.BigInteger)
 
 

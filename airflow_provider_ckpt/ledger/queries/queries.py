@@ -182,10 +182,10 @@ class Queries(Session):
     def audit(self, pipeline: str, *, quick: bool = False) -> dict[str, Any]:
         """Check a pipeline's data in the ledger against the named invariants, and account for every position.
 
-        See ``audit.py`` for the JSON-ready result.
-
         :param pipeline: name of the pipeline
-        :param quick: whether to check only what lies beyond the merged receipts, instead of the whole history
+        :param quick: whether to leave out the merged receipts, so that the whole history is not read
+        :return: JSON-ready dict of the checked invariants, the violations, and the account of each partition; see
+            ``audit.py``
         :raises ConfigError: if the ledger does not know the pipeline
         """
         with self._reading() as connection:

@@ -32,7 +32,7 @@ _WRITTEN = [state.value for state in (BatchState.IN_FLIGHT, *RESOLVED)]
 def load_expected_state(connection: Connection, pipeline: str) -> ExpectedSinkState:
     """Return the state in which the newest run left the pipeline's sink, as the ledger stores it.
 
-    All values are None as long as no batch has begun: such a sink cannot have lost anything.
+    Epoch, target and location are None as long as no batch has begun: such a sink cannot have lost anything.
     """
     columns = (_N.sink_epoch, _N.sink_target, _N.sink_location, _N.sink_unaccepted)
     row = connection.execute(sa.select(*columns).where(_N.name == pipeline)).one_or_none()

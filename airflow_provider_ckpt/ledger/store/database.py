@@ -191,7 +191,7 @@ def translate_errors(description: str) -> Iterator[None]:
 
 def _hint(line: str) -> str:
     text = line.lower()
-    if "full" in text or "no space" in text or "disk i/o" in text:  # SQLite reports the last if not even its index fits
+    if "full" in text or "no space" in text or "disk i/o" in text:  # SQLite: not even its index fits on the disk
         return "Make room; nothing of this command was stored, and the next run continues from the checkpoint."
     if "locked" in text or "lock timeout" in text:
         return "Another process has locked the ledger. `airflow ckpt status` shows which run is active; then run again."
@@ -249,7 +249,11 @@ def _sqlite_timeout(connection: Connection, patience: timedelta | None) -> Itera
 
 @contextmanager
 def open_snapshot(engine: Engine, description: str) -> Iterator[Connection]:
-    """Open a transaction for queries, in a ``with`` block: it reads one consistent snapshot and blocks no command."""
+    """Open a transaction for queries, in a ``with`` block: it reads one consistent snapshot and blocks no command.
+
+    :param engine: engine of the ledger's database
+    :param description: location of the ledger, see :func:`describe`
+    """
     with translate_errors(description), engine.connect() as connection:
         if engine.dialect.name == "sqlite":
             yield connection.execution_options(ckpt_begin="BEGIN")

@@ -117,6 +117,7 @@ def renew(connection: Connection, pipeline: str, epoch: int, owner: str) -> Leas
     :param pipeline: name of the pipeline
     :param epoch: epoch of the lease
     :param owner: owner of the lease
+    :return: the lease with its new expiry
     :raises StaleEpochError: if the lease has another epoch or another owner, or was released
     """
     row = lock_row(connection, pipeline)

@@ -34,7 +34,7 @@ class UtcTime(sa.TypeDecorator[datetime]):
         if value is None:
             return None
         if value.tzinfo is None:
-            raise ValueError("a time in the ledger must have a zone")
+            raise ValueError("a time in the ledger must have a time zone")
         return value.astimezone(UTC)
 
     def process_result_value(self, value: datetime | None, _: Dialect) -> datetime | None:
