@@ -23,12 +23,12 @@ _WITHOUT_VERDICT = (BatchState.PLANNED, BatchState.IN_FLIGHT)
 
 
 def last_dag_run(status: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the DAG run that last worked on a pipeline, with its state and how it disagrees with the ledger.
+    """Return the DAG run that last worked on a pipeline, with its state and its disagreement with the ledger.
 
-    It is the DAG run that held the lease last, or else the one that started batches last; None if there is neither.
+    It is the DAG run that held the lease last, or else the DAG run that started batches last; None if there is neither.
 
     :param status: the pipeline's status from the ledger
-    :return: JSON-ready dict; ``disagrees`` is None if Airflow and the ledger agree
+    :return: JSON-ready dict; ``disagrees`` is an explanation, or None if Airflow and the ledger agree
     """
     owner = next(filter(dag_run_of, (status["lease"]["owner"], status["begun_by"])), None)
     found = dag_run_of(owner)

@@ -30,8 +30,9 @@ class ConnectorSection(Section):
 
     @classmethod
     def of(cls, pipeline: Pipeline) -> Self:
-        """Return the pipeline's section of this class.
+        """Return the section ``source`` or ``sink`` of a pipeline as an instance of this class.
 
+        :param pipeline: the declaration
         :raises TypeError: if the pipeline's source or sink is of another type
         """
         section = getattr(pipeline, cls.side)

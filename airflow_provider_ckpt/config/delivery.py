@@ -81,7 +81,16 @@ class CommitStrategy(Section):
 
 
 class Retry(Section):
-    """Number and delay of the attempts of a failed batch; :class:`RetryPolicy` describes the fields."""
+    """Number and delay of the attempts of a failed batch.
+
+    :param max_attempts: attempts in a round, including the first one
+    :param initial_delay_ms: delay before the second attempt, in milliseconds
+    :param max_delay_ms: upper bound of the delay, before jitter, in milliseconds
+    :param multiplier: factor from one delay to the next
+    :param jitter: largest relative deviation; 0.1 means ±10 %
+    :param rounds: number of rounds; the first submission of the batches is the first round
+    :param on_exhausted: reaction when all rounds are used up
+    """
 
     max_attempts: WholeNumber = Field(default=3, ge=1)
     initial_delay_ms: Milliseconds = Field(default=100, ge=0)

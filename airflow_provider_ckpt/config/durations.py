@@ -1,4 +1,4 @@
-"""Durations written as text: ``90s``, ``5m``, ``2h``."""
+"""Type of a duration in a declaration: a number of seconds, or text such as ``90s``, ``5m`` or ``2h``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Percentages written as text: ``50%``."""
+"""Type of a percentage in a declaration: text such as ``50%``."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class Pipeline(Section):
 
     @property
     def connections(self) -> frozenset[str]:
-        """Ids of the Airflow connections of source, sink and dead letter destination."""
+        """Ids of the Airflow connections that the source, the sink and the dead letter destination use."""
         named = (self.source.connection, self.sink.connection, self.dead_letter_connection)
         return frozenset(name for name in named if name)
 

@@ -68,5 +68,5 @@ class SourceSection(ConnectorSection):
 
     @property
     def spark_jars(self) -> tuple[str, ...]:
-        """Paths of jars that Spark needs for the source."""
+        """Paths of jars, such as a JDBC driver, that Spark needs to read the source."""
         return ()

@@ -15,8 +15,9 @@ from typing import Any
 class SideKind(StrEnum):
     """Purpose of a side partition, and the first part of its id.
 
-    ``recovery`` reads ranges again in which records are missing, ``replay`` reads a range again that a user names, and
-    ``dlq`` sends dead letters again.
+    - ``recovery``: read ranges with missing records again
+    - ``replay``: read a range again that a user names
+    - ``dlq``: send dead letters again
     """
 
     RECOVERY = "recovery"

@@ -76,8 +76,8 @@ class ErrorInfo:
     """An error as data, as it is stored in the outcomes of attempts, in dead letters and in the ledger.
 
     :param type: the error type
-    :param message: what went wrong; contains no secret
-    :param recoverable: whether the driver or connector says that a retry can help
+    :param message: description of the error; contains no secret
+    :param recoverable: whether a retry can help, according to the driver or connector
     :param sqlstate: the five-character SQLSTATE; None if no database reported one
     :param is_outage: whether the sink or source as a whole failed (unreachable, refused, full), not only this batch
     :param trace: the stack trace; None unless it is known and ``include_stack_trace`` is set
@@ -117,11 +117,11 @@ class ErrorInfo:
 class CkptError(Exception):
     """Base of all errors that a user may see; its text says what went wrong, where, and what to do next.
 
-    :param message: what went wrong
+    :param message: description of the error
     :param pipeline: the pipeline's name; None if unknown
     :param batch: the batch, as ``partition#seq``; None if no single batch is affected
     :param position: the source position; None if unknown
-    :param hint: what to do next
+    :param hint: instruction for the user; None if there is none
     :param sqlstate: the SQLSTATE; None if no database reported one
     :param recoverable: whether a retry can help; None for the default of the exception class
     :param is_outage: whether the sink or source as a whole failed, not only this batch

@@ -35,7 +35,11 @@ class LeaseState:
 class LeaseGrantReason(StrEnum):
     """Reason why a lease could be granted.
 
-    It was free, already the owner's own, expired, its owner's process was dead, or it was taken by force.
+    - ``free``: no owner held the lease
+    - ``own``: the same owner held it
+    - ``expired``: its owner had not renewed it in time
+    - ``owner is dead``: the process of its owner had ended
+    - ``forced``: it was taken from an owner that is alive
     """
 
     FREE = "free"

@@ -86,10 +86,10 @@ def require_state(proposal: Proposal, state: ProposalState, *, expected: Proposa
     """Raise an error if a proposal is not in the state that a step requires, or has expired.
 
     :param proposal: the proposal
-    :param state: its state
+    :param state: the state of the proposal
     :param expected: the state that the step requires
-    :param expired: whether the time within which it can be used has passed
-    :raises LedgerStateError: if it is in another state, or has expired
+    :param expired: whether the time has passed within which the proposal can be used
+    :raises LedgerStateError: if the proposal is in another state, or has expired
     """
     if state is expected and not expired:
         return

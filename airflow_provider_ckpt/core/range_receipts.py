@@ -108,7 +108,7 @@ def _sum(group: list[RangeReceipt]) -> RangeReceipt:
 
 
 Place = tuple[int, str]
-"""A generation and the id of a partition."""
+"""Pair of a generation and the id of a partition."""
 
 
 def group_by_partition(items: Iterable[RangeReceipt]) -> dict[Place, list[RangeReceipt]]:

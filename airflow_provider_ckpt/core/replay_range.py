@@ -54,7 +54,7 @@ def check_replay_range(pipeline_state: PipelineState, source: str, span: Range) 
 
 
 def resend_range(pipeline_state: PipelineState, source: str, span: Range) -> tuple[Partition, list[Event]]:
-    """Add a side partition that reads a range again which the sink has lost.
+    """Add a side partition that reads a range again because the sink has lost its rows.
 
     :param pipeline_state: the pipeline's partitions, which are changed
     :param source: the source partition's id

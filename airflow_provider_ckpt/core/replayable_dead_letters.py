@@ -1,8 +1,8 @@
 """Select dead letters to replay or discard: only parked ones, so that none is replayed twice.
 
 A dead letter that a replay sends or has sent is not selected again, no matter which user selects it (semantics, section
-8). Nor is one whose range was read again, since its record has been delivered or parked anew. That a replayed record
-does not overwrite a newer row is decided in ``replay_content.py``.
+8). A dead letter whose range was read again is not selected either, since its record has been delivered or parked anew.
+``replay_content.py`` decides that a replayed record does not overwrite a newer row.
 """
 
 from __future__ import annotations

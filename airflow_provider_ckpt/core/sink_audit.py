@@ -91,7 +91,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class LedgerSnapshot:
-    """A pipeline's content of the ledger at one moment, for the comparison with the sink.
+    """Content of the ledger for one pipeline at one moment, for the comparison with the sink.
 
     :param passed: the range receipts of every generation
     :param batches: the batches beyond the checkpoints, and those that were sent at most once and never confirmed

@@ -27,7 +27,7 @@ _USABLE = (ProposalState.OPEN.value, ProposalState.APPROVED.value)
 
 
 class ProposalCommands(Session):
-    """Commands for proposals: store, answer, refuse and look them up; ``request_action.py`` uses them up."""
+    """Commands for proposals: store, answer, refuse and look them up; ``use_proposal.py`` marks them as carried out."""
 
     def propose(self, proposal: Proposal, *, subject: str, body: str, valid_for: timedelta) -> None:
         """Store a proposal and void the older ones of the same task.

@@ -17,7 +17,7 @@ from airflow_provider_ckpt.ledger.store import tables
 
 _P, _M = tables.partition.c, tables.partition_snapshot.c
 _Positions = tuple[int, int]
-"""Planned end and checkpoint of a partition."""
+"""Pair of the planned end and the checkpoint of a partition."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,14 @@ _P, _B, _R, _D = tables.partition.c, tables.batch.c, tables.receipt.c, tables.de
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterPiece:
-    """Entry of the dead letter index, reduced to the fields that a number line shows."""
+    """Entry of the dead letter index, reduced to the values that a number line shows.
+
+    :param key: the batch
+    :param range: range of the source that contains their records; it may contain other records, too
+    :param records: number of dead letters
+    :param error_type: their error type
+    :param state: their state, such as ``parked``
+    """
 
     key: BatchKey
     range: Range
@@ -193,7 +200,11 @@ def _first_end(connection: Connection, row: sa.RowMapping) -> int | None:
 
 
 def _receipts_in(row: sa.RowMapping, window: Range) -> sa.ColumnElement[bool]:
-    """Return an SQL condition that selects the receipts that begin in a window, and the last one before it."""
+    """Return the SQL condition for the receipts that begin in a window, and the last receipt that begins before it.
+
+    :param row: the partition's row
+    :param window: the window
+    """
     before = sa.select(sa.func.max(_R.range_start)).where(of_generation(_R, row), _R.range_start <= window.start)
     first = sa.func.coalesce(before.scalar_subquery(), window.start)
     return sa.and_(of_generation(_R, row), _R.range_start >= first, _R.range_start < window.end)

@@ -47,7 +47,7 @@ class UserAction:
     :param at: time of the event
     :param kind: kind of the action
     :param actor: the user; None if the event names none
-    :param reason: the user's reason; None without one
+    :param reason: the user's reason; None if there is none
     """
 
     id: int

@@ -60,7 +60,7 @@ def partitions(connection: Connection, pipeline: str) -> dict[str, partition_sto
 
 
 def files(connection: Connection, pipeline: str, wanted: Sequence[Range] | None, first: int = 0) -> list[SourceFile]:
-    """Return the discovered files of a source, in order of discovery: all, or those that overlap one of some ranges.
+    """Return the discovered files of a source, in order of discovery: all files, or those that overlap given ranges.
 
     :param connection: connection on a snapshot
     :param pipeline: name of the pipeline
