@@ -1,1 +1,1 @@
-"""Delta Lake as sink: lanes stage data files, and one commit for each wave adds them and their receipts."""
+"""Write to Delta Lake tables: lanes stage data files, and one commit for each wave adds them with their receipts."""

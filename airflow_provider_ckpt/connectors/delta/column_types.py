@@ -14,20 +14,21 @@ if TYPE_CHECKING:
 
 
 def to_delta(rows: pa.Table) -> pa.Table:
-    """Convert rows to the column types of a Delta table.
+    """Return rows whose columns are converted to types that a Delta table can store.
 
+    :param rows: the rows
     :raises ConfigError: naming the columns whose type Delta does not support
     """
     return to_storable(rows, "a Delta table")
 
 
 def misfits(table: DeltaTable, schema: pa.Schema, *, may_lack: bool = False, may_add: bool = False) -> list[str]:
-    """Return a text for each difference between a table's columns and those of rows, as ``a is missing (integer)``.
+    """Return the differences between a table's columns and those of rows, one text each, as ``a is missing (integer)``.
 
     :param table: the table
     :param schema: columns of the rows
-    :param may_lack: whether the rows may lack nullable columns
-    :param may_add: whether the rows may have columns that the table does not have
+    :param may_lack: whether the rows may lack nullable columns of the table; then these are no differences
+    :param may_add: whether the rows may have columns that the table does not have; then these are no differences
     """
     from deltalake import Schema
 
@@ -36,12 +37,18 @@ def misfits(table: DeltaTable, schema: pa.Schema, *, may_lack: bool = False, may
 
 
 def encode_schema(schema: pa.Schema) -> str:
-    """Encode an Arrow schema as a text for JSON; :func:`decode_schema` is its inverse."""
+    """Encode an Arrow schema as a text that can be stored in JSON; :func:`decode_schema` is its inverse.
+
+    :param schema: the Arrow schema
+    """
     return base64.b64encode(schema.serialize().to_pybytes()).decode()
 
 
 def decode_schema(text: str) -> pa.Schema:
-    """Restore an Arrow schema from the output of :func:`encode_schema`."""
+    """Restore an Arrow schema that :func:`encode_schema` has encoded.
+
+    :param text: the encoded schema
+    """
     import pyarrow as pa
 
     return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
@@ -55,7 +62,7 @@ def _types(schema: Any) -> dict[str, str]:
 def _type(kind: Any) -> str:
     """Return the name of a Delta type without nullability and metadata, such as ``array<integer>``.
 
-    :param kind: the type as in Delta's JSON schema
+    :param kind: the type, as it is written in Delta's JSON schema
     """
     if isinstance(kind, str):
         return kind

@@ -1,4 +1,4 @@
-"""Connector of Delta tables."""
+"""Declare the delta connector: the keys of its ``sink`` section, and the classes that implement it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ _HERE = "airflow_provider_ckpt.connectors.delta"
 
 
 class DeltaSinkSection(ReplacingSinkSection):
-    """Delta table.
+    """Section ``sink`` of a pipeline that writes to a Delta table.
 
-    :param path: the table's directory
-    :param mode: ``append``, or ``replace`` of all rows by those of each run
-    :param schema_evolution: ``refuse`` rows whose columns are not the table's, or ``add_columns``
+    :param path: the table's directory: a path, or the URL of a prefix in an object store
+    :param mode: ``append`` to add rows, or ``replace`` to replace all rows by those of each run
+    :param schema_evolution: ``refuse`` to refuse rows whose columns are not the table's, or ``add_columns`` to add
+        columns to the table
     """
 
     place_key: ClassVar[str] = "path"
@@ -27,7 +28,7 @@ class DeltaSinkSection(ReplacingSinkSection):
 
     @property
     def adds_columns(self) -> bool:
-        """True with ``schema_evolution: add_columns``; see :attr:`SinkSection.adds_columns`."""
+        """True if new columns of the rows are added to the table (``schema_evolution: add_columns``)."""
         return self.schema_evolution == "add_columns"
 
 

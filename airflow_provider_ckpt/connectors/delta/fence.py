@@ -1,15 +1,12 @@
-"""Fence of the delta sink: a barrier that also works while there is no table yet.
+"""Raise the fence of the delta sink, which must also shut out older epochs while there is no table yet.
 
 With a table, the fence is an empty commit that carries ``(<ledger>:<pipeline>, epoch)``. Every commit of this sink
 creates the version right after the one in which that epoch was checked. So a commit prepared before the fence loses the
-race for its version, and a commit prepared after the fence sees the epoch.
-
-Without a table there is nothing to commit to, and the schema is not known. So the fence first writes a durable file
-named by the epoch, then looks for the table; a committer first creates the table, empty, and opens it, then reads the
-fence files, then commits data. In any order, either the fence or the committer sees the other: a stale epoch can at
-worst leave an empty table behind.
-
-A table that was restored, or whose receipts are lost, is fenced only once a user has accepted it as it is.
+race for its version, and a commit prepared after the fence sees the epoch. Without a table there is nothing to commit
+to, and the schema is not known. So the fence first writes a durable file named by the epoch, then looks for the table;
+a committer first creates the table, empty, and opens it, then reads the fence files, then commits data. In any order,
+either the fence or the committer sees the other: a stale epoch can at worst leave an empty table behind. A table that
+was restored, or whose receipts are lost, is fenced only once a user has accepted the loss.
 """
 
 from __future__ import annotations
@@ -26,13 +23,15 @@ from airflow_provider_ckpt.connectors.two_phase.staging import remove_files
 def fence(layout: DeltaLayout, epoch: int, contention: CommitRetries, *, accepting: bool = False) -> None:
     """Shut out all older epochs from the Delta table: once this returns, no commit of an older epoch can succeed.
 
-    :param layout: paths and application ids
+    :param layout: paths and application ids of the pipeline at the table
     :param epoch: the new epoch
-    :param contention: limit of the retries while other writers commit first
+    :param contention: counter of the tries, which raises an error if other writers commit first for too long
     :param accepting: whether a user accepted a table that was restored or has lost its receipts
     :raises SinkChangedError: if the table was restored or has lost its receipts, and no user accepted it
     :raises FencedError: if the fence is at a newer epoch
-    :raises SinkError: if other writers keep committing first until the time is over
+    :raises SinkError: if the table cannot be read or committed to, or other writers keep committing first until the
+        run's time budget is used up
+    :raises IoError: if the file system or object store fails
     """
     from deltalake.exceptions import DeltaError
 

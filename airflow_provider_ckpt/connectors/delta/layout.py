@@ -1,4 +1,4 @@
-"""Fence files and application ids of the delta sink, in addition to the shared layout."""
+"""Name the fence files of the delta sink, and the application ids under which a table's log stores its numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class DeltaLayout(TableLayout):
     """Paths and application ids of one pipeline and ledger at one Delta table.
 
     An application id is the key of a ``txn`` action in Delta's log; the action's ``version`` is a number stored under
-    it.
+    the id. The parameters are those of :class:`TableLayout`.
     """
 
     @property
@@ -33,7 +33,7 @@ class DeltaLayout(TableLayout):
         return self.pipeline_directory / "fence"
 
     def ledgers(self) -> frozenset[str]:
-        """Return the ids of all ledgers that ever fenced this pipeline at the table."""
+        """Return the ids of all ledgers that ever raised this pipeline's fence at the table."""
         own = self.table / BOOKKEEPING_DIRECTORY
         ledgers = [name for name in own.names() if any((own / name / escape(self.pipeline)).names())]
         return frozenset(unescape(name) for name in ledgers)

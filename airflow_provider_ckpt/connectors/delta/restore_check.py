@@ -19,16 +19,17 @@ _BOUNDS = ("version", "datetime", "timestamp")
 
 
 def restored_version(table: DeltaTable, path: Location, since: int) -> int | None:
-    """Return the number of the version before ``since`` to which RESTOREs have set the table back.
+    """Return the number of the older version to which RESTORE operations have set a Delta table back, if they have.
 
     If a RESTORE brought back a version that another RESTORE had created, both are followed. So a RESTORE that undoes
     another is not reported.
 
     :param table: the newest version of the table
     :param path: directory of the table
-    :param since: number of an older version
+    :param since: number of a version; only a restore to a version before it is reported
     :return: None if the table still derives from the version ``since``
     :raises SinkError: if the log has a restore whose version cannot be determined
+    :raises IoError: if the log cannot be read
     """
     at = table.version()
     restores = {
@@ -43,12 +44,11 @@ def restored_version(table: DeltaTable, path: Location, since: int) -> int | Non
 
 
 def _restore_parameters(path: Location, version: int) -> dict[str, Any] | None:
-    """Return the parameters of the RESTORE that created a version: its target version or time.
-
-    Return None if another operation created the version, or if its log entry is gone.
+    """Return the parameters of the RESTORE that created a version: number or time of the version that it brought back.
 
     :param path: directory of the table
     :param version: number of the version
+    :return: None if another operation created the version, or if the version's log entry is gone
     """
     file = path / "_delta_log" / f"{version:020d}.json"
     for line in (file.read() or b"").splitlines():
@@ -69,7 +69,8 @@ def _restored_to(path: Location, version: int, bounds: dict[str, Any]) -> int:
 
     :param path: directory of the table
     :param version: number of the version that the RESTORE created
-    :param bounds: parameters of the RESTORE: the target's version or time
+    :param bounds: parameters of the RESTORE, as :func:`_restore_parameters` returns them
+    :raises SinkError: if the version cannot be determined
     """
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
@@ -94,7 +95,10 @@ def _restored_to(path: Location, version: int, bounds: dict[str, Any]) -> int:
 
 
 def _parse_time(value: Any) -> datetime | None:
-    """Parse a time in milliseconds since 1970 or ISO 8601, as Delta writers store it; return None for anything else."""
+    """Parse a time as Delta writers store it, in ms since 1970 or by ISO 8601; return None for anything else.
+
+    :param value: the time
+    """
     text = str(value)
     try:
         if text.lstrip("-").isdecimal():

@@ -1,4 +1,4 @@
-"""Control side of the delta sink: the state of this pipeline in the table, and the fence.
+"""Control side of the delta sink: check the table, raise the fence, and read receipts and other stored state.
 
 A batch is delivered in two phases: a lane stages files (``writer.py``), and the process that started the Spark job
 commits the files of all lanes at the end of the wave (``two_phase/committer.py``). The docstrings in ``two_phase/`` and
@@ -31,11 +31,12 @@ from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
 
 
 class DeltaSink(DocumentsBesideTarget):
-    """Control side of a Delta table in a directory or an object store; see :class:`Sink`.
+    """Control side of a sink that writes to a Delta table in a directory or an object store; see :class:`Sink`.
 
     :param pipeline: ``sink.path`` names the table, which is created from the first batch if it does not exist
-    :param connection: the connection of the object store, or one whose path is prefixed to a relative ``sink.path``
+    :param connection: the Airflow connection of the object store; for a relative path, one with the path's base
     :param context: ids of the ledger and the pipeline, and the epoch of the run
+    :raises ConfigError: if the path cannot be used, or the connection does not fit it
     """
 
     exactly_once = True
@@ -58,7 +59,13 @@ class DeltaSink(DocumentsBesideTarget):
         return f"delta+{uri}" if "://" in uri else f"delta://{uri}"
 
     def check(self) -> None:
-        """Raise an error if the table is not writable or not supported, or its directory has files of another kind."""
+        """Raise an error if the table is not writable or not supported, or its directory has files of another kind.
+
+        See :meth:`Sink.check`.
+
+        :raises ConfigError: naming the obstacle
+        :raises SinkError: if the table's log cannot be read
+        """
         path = self._layout.table
         for directory in (path, self._layout.dead_letters.directory):
             directory.check_writable("sink.path")
@@ -74,10 +81,10 @@ class DeltaSink(DocumentsBesideTarget):
             )
 
     def create_bookkeeping(self) -> None:
-        """Create nothing: the first fence creates the directory for it; see :meth:`Sink.create_bookkeeping`."""
+        """Do nothing: the first fence creates the bookkeeping directory; see :meth:`Sink.create_bookkeeping`."""
 
     def outputs(self) -> Sequence[Output]:
-        """Return the table's directory, and that of its dead letters, as places written to; see :class:`NamesOutputs`.
+        """Return the table's directory and that of its dead letters as written places; see :class:`NamesOutputs`.
 
         All ``.parquet`` files count as written here, since a clean-up of the table rewrites files under names of its
         own.
@@ -90,9 +97,12 @@ class DeltaSink(DocumentsBesideTarget):
         )
 
     def check_columns(self, columns: Sequence[tuple[str, str]]) -> None:
-        """Raise an error if columns differ only in case, or the table lacks one and does not get new columns.
+        """Raise an error if columns differ only in case, or the table lacks a column that will not be added to it.
 
         Each writer compares the types. See :meth:`Sink.check_columns`.
+
+        :param columns: name and type of each column of the rows
+        :raises ConfigError: naming the columns
         """
         names = Counter(name.lower() for name, _ in columns)
         duplicates = [name for name, _ in columns if names[name.lower()] > 1]
@@ -115,7 +125,10 @@ class DeltaSink(DocumentsBesideTarget):
             )
 
     def claims(self) -> Claims:
-        """Return this ledger's fence, the ledgers that fenced this pipeline, the table's id, and evidence of loss."""
+        """Return this ledger's fence, the ledgers that fenced this pipeline, the table's id, and evidence of loss.
+
+        See :meth:`Sink.claims`.
+        """
         version = self._version()
         setback = find_loss(version, self._receipts)
         self._reported_loss = setback is not None
@@ -123,16 +136,18 @@ class DeltaSink(DocumentsBesideTarget):
         return Claims(version.epoch, self._layout.ledgers(), version.target, evidence)
 
     def fence(self, epoch: int) -> None:
-        """Shut out all older epochs; see ``fence.py``.
+        """Shut out all older epochs from the table; see :func:`~airflow_provider_ckpt.connectors.delta.fence.fence`.
 
         If :meth:`claims` or :meth:`receipts` of this object reported a loss of rows or receipts before, the caller
         continues only because a user accepted that loss, so the fence accepts it, too.
+
+        :param epoch: epoch of the run
         """
         contention = CommitRetries(self._pipeline, str(self._layout.table))
         fence(self._layout, epoch, contention, accepting=self._reported_loss)
 
     def receipts(self, known: Mapping[str, KnownReceipts]) -> Iterator[Receipt]:
-        """Yield the receipts in the table's chain that the ledger does not know yet; see :meth:`Sink.receipts`."""
+        """Yield the receipts stored at the table that the ledger does not know yet; see :meth:`Sink.receipts`."""
         try:
             yield from self._receipts.unknown_to(self._version().head, known)
         except ReceiptsUnreadableError:
@@ -140,19 +155,25 @@ class DeltaSink(DocumentsBesideTarget):
             raise
 
     def batches_without_receipt(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
-        """Return the given batches that have no readable receipt, or whose rows a RESTORE removed."""
+        """Return those of the given batches that have no readable receipt, or whose rows a RESTORE removed.
+
+        See :meth:`Sink.batches_without_receipt`.
+        """
         return batches_without_rows(self._version(), self._receipts, keys)
 
     def target_rows(self, *, exact: bool = False) -> int | None:  # noqa: ARG002  # the log always has it
-        """Return the row count from the statistics in the table's log, 0 if there is no table.
+        """Return the table's number of rows, from the statistics in its log; 0 if there is no table.
 
-        Return None if a file has no statistics.
+        See :meth:`Sink.target_rows`.
+
+        :param exact: not used, since the number in the log is exact
+        :return: None if a file has no statistics
         """
         table = delta_table.load(self._layout.table)
         return delta_table.row_count(table, self._layout.table) if table is not None else 0
 
     def damaged_files(self) -> Iterator[str]:
-        """Yield a sentence for each data file of the newest version that is missing or truncated."""
+        """Yield a sentence for each data file of the table's newest version that is missing or truncated."""
         table = delta_table.load(self._layout.table)
         return describe_damage(delta_table.data_files(table, self._layout.table) if table is not None else ())
 

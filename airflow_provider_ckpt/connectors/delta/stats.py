@@ -14,7 +14,7 @@ _MILLISECOND = 1000
 
 
 def statistics(metadata: pq.FileMetaData, schema: pa.Schema) -> str:
-    """Return the ``stats`` text of an add action: row count, null counts, and bounds of integers, dates and timestamps.
+    """Return Delta's ``stats`` text of a data file: row and null counts, and bounds of integers, dates and timestamps.
 
     :param metadata: footer of the Parquet file
     :param schema: the file's Arrow schema
@@ -48,7 +48,11 @@ def statistics(metadata: pq.FileMetaData, schema: pa.Schema) -> str:
 
 
 def _bounds(stats: pq.Statistics) -> tuple[Any, Any] | None:
-    """Return a column's least and greatest value; None if unknown, or outside of Python's years 1 to 9999."""
+    """Return the least and greatest value of a column in one row group.
+
+    :param stats: Parquet's statistics of the column in the row group
+    :return: None if the values are unknown, or outside of Python's years 1 to 9999
+    """
     try:
         return (stats.min, stats.max) if stats.has_min_max else None
     except (OverflowError, ValueError):
@@ -62,7 +66,13 @@ def _is_flat(kind: pa.DataType) -> bool:
 
 
 def _has_exact_bounds(kind: pa.DataType) -> bool:
-    """Return whether Parquet's bounds of a type are exact; not for floats, which omit NaN, nor for long texts."""
+    """Return whether Parquet's least and greatest values of a column type are exact, so that Delta may store them.
+
+    They are for signed integers, dates, and timestamps with a time zone; not for floats, which omit NaN, nor for long
+    texts.
+
+    :param kind: type of the column
+    """
     import pyarrow as pa
 
     return bool(
@@ -73,10 +83,10 @@ def _has_exact_bounds(kind: pa.DataType) -> bool:
 
 
 def _bound_value(value: Any, *, up: bool) -> Any:
-    """Return a bound as Delta writes it: timestamps in milliseconds, rounded up for an upper bound.
+    """Return a least or greatest value as Delta writes it: timestamps in whole milliseconds, rounded outwards.
 
     :param value: least or greatest value of a column
-    :param up: whether the value is an upper bound
+    :param up: whether it is the greatest, which is rounded up; the least is rounded down
     """
     if isinstance(value, datetime):
         over = value.microsecond % _MILLISECOND

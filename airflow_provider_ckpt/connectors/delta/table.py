@@ -22,10 +22,11 @@ _CONSTRAINED = ("delta.invariants", "delta.generationExpression", "delta.identit
 
 
 def load(path: Location) -> DeltaTable | None:
-    """Open the newest version of a Delta table; return None if there is no table yet.
+    """Return the newest version of a Delta table, opened; None if there is no table yet.
 
     :param path: directory of the table
     :raises SinkError: if the log cannot be read
+    :raises IoError: if the file system fails
     """
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError, TableNotFoundError
@@ -39,7 +40,10 @@ def load(path: Location) -> DeltaTable | None:
 
 
 def options(path: Location) -> dict[str, str] | None:
-    """Return the options with which the library opens the directory of a table; None for a local one."""
+    """Return the options with which the Delta library opens the directory of a table; None for a local directory.
+
+    :param path: directory of the table
+    """
     found = path.storage_options
     return None if found is None else dict(found)
 
@@ -50,6 +54,8 @@ def create(path: Location, schema: pa.Schema, transactions: Mapping[str, int]) -
     :param path: directory of the table
     :param schema: columns of the table
     :param transactions: numbers to store in ``txn`` actions, by application id
+    :raises SinkError: if the table cannot be created
+    :raises IoError: if the file system fails
     """
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
@@ -77,18 +83,18 @@ def commit(
     *,
     replacing: bool = False,
 ) -> None:
-    """Commit data files and numbers as the version right after the given one, or not at all.
+    """Commit data files and numbers as the version right after the opened one, or not at all.
 
     An error may be raised although the commit succeeded (if Delta's checkpoint of the log fails afterwards); open the
     table again to find out.
 
-    :param table: the version that the commit builds on
+    :param table: the opened version that the commit builds on
     :param path: directory of the table
     :param actions: data files to add
     :param transactions: numbers to store in ``txn`` actions, by application id
     :param note: information for users, stored as metadata of the commit
-    :param replacing: whether the commit removes all files of the given version
-    :raises deltalake.exceptions.CommitFailedError: if another writer committed that version
+    :param replacing: whether the commit removes all files of the opened version
+    :raises deltalake.exceptions.CommitFailedError: if another writer committed the next version first
     """
     table.create_write_transaction(
         list(actions),
@@ -100,11 +106,14 @@ def commit(
 
 
 def add_columns(table: DeltaTable, path: Location, fields: Sequence[Field]) -> bool:
-    """Add columns as the version right after the given one; return False if another writer committed that version.
+    """Add columns to a table as the version right after the opened one.
 
-    :param table: the version to build on
+    :param table: the opened version to build on
     :param path: directory of the table
     :param fields: the new columns
+    :return: False if another writer committed the next version first
+    :raises SinkError: if the columns cannot be added
+    :raises IoError: if the file system fails
     """
     from deltalake.exceptions import DeltaError
 
@@ -119,7 +128,10 @@ def add_columns(table: DeltaTable, path: Location, fields: Sequence[Field]) -> b
 
 
 def required_columns(table: DeltaTable) -> list[str]:
-    """Return the names of the table's columns that may not be null."""
+    """Return the names of the table's columns that may not be null.
+
+    :param table: the table
+    """
     return [field.name for field in table.schema().fields if not field.nullable]
 
 
@@ -128,7 +140,7 @@ def refuse_unsupported(table: DeltaTable, path: Location, *, replacing: bool = F
 
     :param table: the table
     :param path: directory of the table
-    :param replacing: whether its files are removed, too
+    :param replacing: whether the sink also removes the table's files
     :raises ConfigError: naming the unsupported features
     """
     metadata = table.metadata()
@@ -150,10 +162,11 @@ def refuse_unsupported(table: DeltaTable, path: Location, *, replacing: bool = F
 
 
 def delta_error(error: Exception, operation: str) -> CkptError:
-    """Convert an error of the Delta library to an outage of the whole table, since no single batch can be its cause.
+    """Convert an error of the Delta library to one of this package: an outage, since no single batch can be its cause.
 
     :param error: the library's error
     :param operation: description of the failed operation, as in ``open the Delta table /data/t``
+    :return: an :class:`IoError` for an error of the operating system, else a :class:`SinkError`; the caller raises it
     """
     if isinstance(error, OSError):
         if error.errno is not None:
@@ -177,14 +190,18 @@ def _properties(transactions: Mapping[str, int], note: Mapping[str, Any]) -> Com
 
 
 def _sync_log(path: Location, version: int) -> None:
-    """Flush a log entry to the disk; if it is missing, a checkpoint of the log includes it."""
+    """Flush the log entry of a version to the disk, unless it is missing, and so included in a checkpoint of the log.
+
+    :param path: directory of the table
+    :param version: number of the version
+    """
     (path / f"_delta_log/{version:020d}.json").flush()
 
 
 def has_newer_version(table: DeltaTable, path: Location) -> bool:
-    """Return whether the table in a directory has a newer version than an open one.
+    """Return whether a table has a newer version than the opened one.
 
-    :param table: the open table
+    :param table: the opened version
     :param path: directory of the table
     """
     fresh = load(path)
@@ -192,9 +209,12 @@ def has_newer_version(table: DeltaTable, path: Location) -> bool:
 
 
 def data_files(table: DeltaTable, path: Location) -> Iterator[tuple[Location, int | None]]:
-    """Yield each data file of this version below the table's own directory, with its recorded size in bytes.
+    """Yield each data file of an opened version that is below the table's directory, with its recorded size in bytes.
 
     Files of another table that are in an object store are left out; the log of a shallow clone may refer to such files.
+
+    :param table: the opened version
+    :param path: directory of the table
     """
     import pyarrow as pa
 
@@ -205,9 +225,9 @@ def data_files(table: DeltaTable, path: Location) -> Iterator[tuple[Location, in
 
 
 def counted_rows(table: DeltaTable, path: Location) -> int:
-    """Return the row count of this version, as :func:`row_count` does; files without statistics are read.
+    """Return the number of rows in an opened version; unlike :func:`row_count`, count in files that have no statistics.
 
-    :param table: the table
+    :param table: the opened version
     :param path: directory of the table
     :raises SinkError: if a file without statistics is missing
     """
@@ -232,10 +252,12 @@ def counted_rows(table: DeltaTable, path: Location) -> int:
 
 
 def row_count(table: DeltaTable, path: Location) -> int | None:
-    """Return the row count from the table's log, without rows that deletion vectors mark; None without statistics.
+    """Return the number of rows in an opened version, by its log's statistics, without rows marked as deleted.
 
-    :param table: the table
+    :param table: the opened version
     :param path: directory of the table
+    :return: None if a file has no statistics
+    :raises SinkError: if the deletion vectors, which mark rows as deleted, cannot be read
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -249,7 +271,12 @@ def row_count(table: DeltaTable, path: Location) -> int | None:
 
 
 def _deleted_rows(table: DeltaTable, path: Location) -> int:
-    """Return the number of rows that deletion vectors mark as deleted."""
+    """Return the number of rows that the table's deletion vectors mark as deleted.
+
+    :param table: the opened version
+    :param path: directory of the table
+    :raises SinkError: if the deletion vectors cannot be read
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
     from deltalake.exceptions import DeltaError

@@ -1,4 +1,4 @@
-"""Open a Delta table for a commit: create the table from the first batch, and add missing columns."""
+"""Open the newest version of a Delta table for a commit: create the table from the first batch, and add columns."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from airflow_provider_ckpt.core.errors import ConfigError, SinkError
 
 
 class DeltaTableOpener:
-    """Delta's implementation of :class:`~airflow_provider_ckpt.connectors.two_phase.version.TableOpener`.
+    """Opener of the Delta table to which a wave is committed; see :class:`.TableOpener`.
 
     :param pipeline: ``sink.path`` names the table
-    :param connection: the connection of the object store, or one whose path is prefixed to a relative ``sink.path``
+    :param connection: the Airflow connection of the object store; for a relative path, one with the path's base
     :param context: ids of the ledger and the pipeline, and the epoch of the run
+    :raises ConfigError: if the path cannot be used, or the connection does not fit it
     """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
@@ -38,6 +39,9 @@ class DeltaTableOpener:
         """Return the newest version of the table; first create the table or add columns, in a separate commit.
 
         :param schema: columns of the staged rows, as :func:`encode_schema` returns them; None if no batch has any
+        :raises FencedError: if the fence is at a newer epoch
+        :raises ConfigError: if there is no table, and no columns from which to create it
+        :raises SinkError: if the table cannot be opened, created or changed, or the fence was never raised
         """
         version = self._version()
         if version.table is not None:
@@ -67,11 +71,14 @@ class DeltaTableOpener:
     def _with_new_columns(self, version: DeltaVersion, schema: str) -> DeltaVersion:
         """Add the columns that the rows have and the table lacks, in a separate commit; return the newest version.
 
-        If another writer commits first, this is tried again. A run that is fenced meanwhile can at worst leave empty
-        columns behind.
+        If another writer commits first, the columns are added to that writer's version. A run that is fenced meanwhile
+        can at worst leave empty columns behind.
 
-        :param version: the table as it is
-        :param schema: columns of the staged rows
+        :param version: the newest version of the table
+        :param schema: columns of the staged rows, as :func:`encode_schema` returns them
+        :raises FencedError: if the fence is at a newer epoch
+        :raises SinkError: if the columns cannot be added, or other writers keep committing first until the run's time
+            budget is used up
         """
         contention = CommitRetries(self._pipeline, self.target)
         while version.table is not None and (lacks := version.lacks(schema)):
@@ -83,10 +90,10 @@ class DeltaTableOpener:
 
 
 def open_committer(pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> TableCommitter:
-    """Create the committer of a Delta table.
+    """Return a new committer of waves to a Delta table.
 
     :param pipeline: ``sink.path`` names the table
-    :param connection: the Airflow connection, whose path is prefixed to a relative ``sink.path``
+    :param connection: the Airflow connection of the object store; for a relative path, one with the path's base
     :param context: ids of the ledger and the pipeline, and the epoch of the run
     """
     return TableCommitter(pipeline, context, DeltaTableOpener(pipeline, connection, context))

@@ -1,4 +1,4 @@
-"""A Delta table at one version, or before its creation: what staging and commit check, and the commit itself."""
+"""Read and commit a Delta table at one version, which may be the time before its creation: fence, receipts, columns."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class DeltaVersion(ReplaceableVersion):
-    """Delta's implementation of :class:`ReplaceableVersion`.
+    """A Delta table at one version, or before its creation, and commits to it; see :class:`ReplaceableVersion`.
 
-    :param layout: paths and application ids
+    :param layout: paths and application ids of the pipeline at the table
     :param table: the table at this version, or None while there is no table
     :param adds_columns: whether the pipeline adds columns to the table, so that rows may lack nullable columns
     """
@@ -36,49 +36,60 @@ class DeltaVersion(ReplaceableVersion):
 
     @cached_property
     def head(self) -> int | None:
-        """Number of the newest receipt node, from the table's ``txn`` action; it survives the clean-up of the log."""
+        """Number of the newest receipt node, stored in a ``txn`` action of the table; None if there is none.
+
+        Unlike other entries of the log, such an action is kept when the log is cleaned up.
+        """
         return self.table.transaction_version(self.layout.receipts_app) if self.table is not None else None
 
     @cached_property
     def committed_epoch(self) -> int:
-        """Highest fenced epoch in the table's log, 0 if none."""
+        """Highest fenced epoch that is stored in the table's log; 0 if there is none."""
         return (self.table.transaction_version(self.layout.epoch_app) or 0) if self.table is not None else 0
 
     @cached_property
     def epoch(self) -> int:
-        """Highest epoch fenced so far, from the table's log and from the fence files.
+        """Highest epoch fenced so far, from the table's log and from the fence files; 0 if there is none.
 
-        The files are read only now, after the table was opened; ``fence.py`` explains why the order matters.
+        The files are read when the property is first used, after the table was opened; ``fence.py`` explains why the
+        order matters.
         """
         fenced = (int(name) for name in self.layout.fences.names() if name.isdecimal())
         return max(self.committed_epoch, max(fenced, default=0))
 
     @property
     def target(self) -> str | None:
-        """The table's id from its metadata, None if there is no table."""
+        """Id of the table, from its metadata; None if there is no table."""
         return str(self.table.metadata().id) if self.table is not None else None
 
     @property
     def number(self) -> int:
-        """Number of this version, 0 if there is no table."""
+        """Number of this version of the table; 0 if there is no table."""
         return self.table.version() if self.table is not None else 0
 
     @property
     def next_number(self) -> int:
-        """Number of the next version, the only one that a commit can create."""
+        """Number of the version after this one, the only version that a commit can create."""
         return self.number + 1
 
     def restored_version(self, since: int) -> int | None:
-        """Return the older version that a RESTORE brought back; see :meth:`TableVersion.restored_version`.
+        """Return the older version that a RESTORE brought back, by number; see :meth:`TableVersion.restored_version`.
 
-        A restore whose log entry was cleaned up is not detected.
+        A restore whose log entry was cleaned up is not detected. A missing table counts as set back to version 0.
+
+        :param since: number of a version; only a restore to a version before it is reported. 0 for none
+        :return: None if the table still derives from the version ``since``
         """
         if self.table is None:
             return 0 if since else None
         return restore_check.restored_version(self.table, self.layout.table, since)
 
     def refuse_misfit(self, staged: StagedBatch) -> None:
-        """Raise an error if a staged batch's columns do not fit this table; see :meth:`TableVersion.refuse_misfit`."""
+        """Raise an error if a staged batch's columns do not fit this table; see :meth:`TableVersion.refuse_misfit`.
+
+        :param staged: the batch
+        :raises ConfigError: naming the columns
+        """
         if staged.name is None or staged.schema is None or self.table is None:
             return
         problems = misfits(self.table, decode_schema(staged.schema), may_lack=self._adds_columns)
@@ -86,10 +97,10 @@ class DeltaVersion(ReplaceableVersion):
             raise misfit_error(f"the Delta table {self.layout.table}", problems)
 
     def lacks(self, schema: str) -> list[Field]:
-        """Return the columns of rows that the table does not have, and that can be added to it.
+        """Return the columns of rows that the table lacks, and that can be added to it.
 
-        If a column does not fit for another reason, such as its type, or if there is no table, the list is empty:
-        :meth:`refuse_misfit` reports this.
+        The list is empty if there is no table, or if a column does not fit for another reason, such as its type;
+        :meth:`refuse_misfit` raises the error for that.
 
         :param schema: columns of the rows, as :func:`encode_schema` returns them
         """
@@ -107,22 +118,29 @@ class DeltaVersion(ReplaceableVersion):
         :param added: staged batches
         :param epoch: epoch of the run
         :param head: number of the new receipt node
-        :param note: commit metadata for users
+        :param note: information for users, stored as metadata of the commit
+        :return: False if another writer committed first, or may have
+        :raises SinkError: if there is no table any more, or the commit failed for another reason
         """
         return self._commit(added, epoch, head, note, replacing=False)
 
     def replace(self, added: Sequence[StagedBatch], epoch: int, head: int, note: Mapping[str, Any]) -> bool:
-        """Commit a next version without any file of this one; see :meth:`ReplaceableVersion.replace`.
+        """Commit a version with the staged batches and no file of this one; see :meth:`ReplaceableVersion.replace`.
 
         :param added: staged batches
         :param epoch: epoch of the run
         :param head: number of the new receipt node
-        :param note: commit metadata for users
+        :param note: information for users, stored as metadata of the commit
+        :return: False if another writer committed first, or may have
+        :raises SinkError: if there is no table any more, or the commit failed for another reason
         """
         return self._commit(added, epoch, head, note, replacing=True)
 
     def row_count(self) -> int:
-        """Return the number of rows by the log's statistics, or by the footers of files that have none."""
+        """Return the number of rows in this version: by the log's statistics, or for files without any by footers.
+
+        :raises SinkError: if a file without statistics is missing
+        """
         return delta_table.counted_rows(self.table, self.layout.table) if self.table is not None else 0
 
     def _commit(

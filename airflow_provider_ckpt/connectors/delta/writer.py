@@ -1,10 +1,9 @@
 """Writing side of the delta sink: stage each batch as one data file in the table's directory.
 
-``two_phase/writer.py`` has all that does not depend on the format. A VACUUM of the table removes files that were never
-committed.
-
-A lane opens the table once, at its first batch, and ends with the wave. Until then only a newer run that raises the
-fence can change the receipts and the epoch that the lane has read, and the commit of the wave detects that.
+The steps that do not depend on the table format are in ``two_phase/writer.py``. A VACUUM of the table removes files
+that were never committed. A lane opens the table once, at its first batch, and ends with the wave. Until then only a
+newer run that raises the fence can change the receipts and the epoch that the lane has read, and the commit of the wave
+detects that.
 """
 
 from __future__ import annotations
@@ -37,8 +36,9 @@ class DeltaWriter(TableWriter[DeltaVersion]):
     """Writer that stages each batch as one Parquet file in the directory of a Delta table.
 
     :param pipeline: ``sink.path`` names the table
-    :param connection: the connection of the object store, or one whose path is prefixed to a relative ``sink.path``
+    :param connection: the Airflow connection of the object store; for a relative path, one with the path's base
     :param context: ids of the ledger and the pipeline, and the epoch of the run
+    :raises ConfigError: if the path cannot be used, or the connection does not fit it
     """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:

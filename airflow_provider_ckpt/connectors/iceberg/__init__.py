@@ -1,4 +1,4 @@
-"""Apache Iceberg as sink: lanes stage data files, and one snapshot a wave adds them.
+"""Write to Apache Iceberg tables: lanes stage data files, and one commit for each wave adds them as a snapshot.
 
-A table property refers to the newest receipts.
+The numbers of the newest receipts are stored in properties of the table.
 """

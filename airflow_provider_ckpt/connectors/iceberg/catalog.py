@@ -36,7 +36,9 @@ _SHOWN_PROPERTIES = re.compile(
     r"|oauth2-server-uri|rest\..+|[^.]+\.(?:endpoint|region|connect-timeout|request-timeout|path-style-access)"
 )
 _MIN_HIDDEN_LENGTH = 4
-"""Minimum length of a value that is hidden although its name suggests no secret; shorter ones occur inside other words.
+"""Minimum length of a value that messages hide even if the name of its property does not suggest a secret.
+
+Shorter values are not hidden, since they would also be replaced inside other words of a message.
 """
 
 _PERMISSION_ERRORS = ("UnauthorizedError", "ForbiddenError", "OAuthError", "AuthorizationExpiredError")
@@ -46,7 +48,7 @@ _CONFIGURATION_ERRORS = ("ArgumentError", "NoSuchModuleError", "NoSuchPropertyEx
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CatalogAddress:
-    """Name and properties of a catalog; never printed, since the properties include secrets.
+    """Name and properties with which an Iceberg catalog is opened; never printed, since the properties include secrets.
 
     :param name: name of the catalog
     :param properties: properties for the Iceberg library
@@ -59,8 +61,9 @@ class CatalogAddress:
 
     @classmethod
     def of(cls, connection: Connection) -> CatalogAddress:
-        """Return the catalog that an Airflow connection describes.
+        """Return the address of the catalog that an Airflow connection describes.
 
+        :param connection: the Airflow connection
         :raises ConfigError: if the connection names no catalog, or has a property that may name code
         """
         extra = {str(key): _plain_value(value) for key, value in connection.extra.items() if value is not None}
@@ -80,10 +83,11 @@ class CatalogAddress:
         return cls(name, properties, tuple(sorted({secret for secret in secrets if secret}, key=len, reverse=True)))
 
     def open(self) -> Catalog:
-        """Connect to the catalog and return the library's object for it.
+        """Connect to the catalog and return the Iceberg library's object for it.
 
         :raises SinkError: if the catalog cannot be reached
-        :raises ConfigError: if its properties are not valid
+        :raises IoError: if a file of the catalog cannot be read
+        :raises ConfigError: if the catalog's properties are not valid
         """
         from pyiceberg.catalog import load_catalog
 
@@ -99,10 +103,12 @@ class CatalogAddress:
             raise self.error(error, f"open the Iceberg catalog {self.name!r}") from None
 
     def error(self, error: Exception, operation: str) -> CkptError:
-        """Convert an error of the Iceberg library or its dependencies, and remove secrets from its message.
+        """Convert an error of the Iceberg library or its dependencies to one of this package, without any secrets.
 
         :param error: the library's error
         :param operation: description of the failed operation, as in ``open the Iceberg table db.t``
+        :return: an :class:`IoError` for an error of the operating system, else a :class:`SinkError`; the caller raises
+            it
         """
         if isinstance(error, OSError) and error.errno is not None:
             return io_error(error, operation)
@@ -128,8 +134,8 @@ class CatalogAddress:
 def library_errors() -> tuple[type[Exception], ...]:
     """Return the exception classes of the Iceberg library, and those of its dependencies that it does not convert.
 
-    Its SQL catalog is built on SQLAlchemy, which is not imported here: if SQLAlchemy's errors can occur, SQLAlchemy is
-    loaded already.
+    The library's SQL catalog is built on SQLAlchemy. Its errors are only included if SQLAlchemy has been imported
+    already, since it cannot raise any otherwise.
     """
     from pyiceberg import exceptions
 
@@ -139,17 +145,22 @@ def library_errors() -> tuple[type[Exception], ...]:
 
 
 def _plain_value(value: Any) -> Any:
-    """Convert a number or boolean to text; return other values unchanged, such as a REST catalog's mapping ``auth``."""
+    """Convert a number or boolean to text, as the Iceberg library expects properties; return other values unchanged.
+
+    Such another value is the mapping ``auth`` of a REST catalog.
+
+    :param value: value of a property
+    """
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int | float) else value
 
 
 def _refuse_code(connection: str, properties: Mapping[str, Any], within: str = "") -> None:
-    """Refuse properties that are not known to be plain values, since the Iceberg library may load code they name.
+    """Raise an error for properties not known to be plain values, since the Iceberg library may load code they name.
 
     :param connection: id of the connection, for the message
-    :param properties: the properties
+    :param properties: names and values of the properties
     :param within: name of the enclosing property, with a dot; empty at the top level
     :raises ConfigError: naming the refused property
     """
@@ -177,7 +188,7 @@ def _secrets_in(properties: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _may_be_secret(key: str, value: str) -> bool:
-    """Return whether a property's value must be hidden in messages: it is not known to be harmless, and not short.
+    """Return whether messages must hide a property's value: it is not short, and the property not known to be harmless.
 
     :param key: name of the property
     :param value: value of the property
@@ -186,10 +197,13 @@ def _may_be_secret(key: str, value: str) -> bool:
 
 
 def _with_login(uri: str, connection: Connection) -> dict[str, str]:
-    """Return the properties that pass the connection's login and password to a catalog of the URI's scheme.
+    """Return the properties that pass the login and password of an Airflow connection to the catalog.
+
+    A REST catalog (``http``, ``https``) gets them as ``credential`` or ``token``; any other gets them in its ``uri``.
 
     :param uri: the catalog's ``uri``
     :param connection: connection with login and password
+    :return: properties to add to, or replace in, those of the connection's extra
     """
     scheme, separator, rest = uri.partition("://")
     password = quote(connection.password or "", safe="")

@@ -30,26 +30,27 @@ _ICEBERG_NAMES = {
     "timestamp[us]": "timestamp",
     "timestamp[us, tz=UTC]": "timestamptz",
 }
-"""Iceberg's names of Arrow types, where they differ."""
+"""Iceberg's names of column types, by Arrow's names of the same types; only those that differ."""
 
 
 def to_iceberg(rows: pa.Table) -> pa.Table:
-    """Convert rows to the column types of an Iceberg table.
+    """Return rows whose columns are converted to types that an Iceberg table can store.
 
+    :param rows: the rows
     :raises ConfigError: naming the columns whose type Iceberg does not support
     """
     return to_storable(rows, "an Iceberg table")
 
 
 def with_new_columns(table: Table, schema: pa.Schema | Schema | None, *, adds_columns: bool) -> Schema:
-    """Return the table's columns, followed by the columns of the rows that the table lacks; change nothing.
+    """Return the table's columns, followed by those columns of the rows that it lacks; the table itself is not changed.
 
     A table without columns gets all columns of the rows. New columns get the field ids that the commit will give them,
     so that lanes can write files with these ids before the commit.
 
     :param table: the table
     :param schema: columns of the rows; None for no rows
-    :param adds_columns: whether a table that has columns gets more
+    :param adds_columns: whether new columns may be added to a table that has columns already
     """
     transaction = table.transaction()
     add_new_columns(transaction, table.schema(), schema, adds_columns=adds_columns)
@@ -59,12 +60,14 @@ def with_new_columns(table: Table, schema: pa.Schema | Schema | None, *, adds_co
 def add_new_columns(
     transaction: Transaction, table_schema: Schema, schema: pa.Schema | Schema | None, *, adds_columns: bool
 ) -> None:
-    """Add to the table, in a transaction, the columns that rows have and it lacks; see :func:`with_new_columns`.
+    """Add to a table, within a transaction, the columns that rows have and the table lacks.
 
-    :param transaction: the transaction
+    A table without columns gets all columns of the rows.
+
+    :param transaction: the transaction, which the caller commits
     :param table_schema: columns of the table
     :param schema: columns of the rows; None for no rows
-    :param adds_columns: whether a table that has columns gets more
+    :param adds_columns: whether new columns may be added to a table that has columns already
     """
     import pyarrow as pa
     from pyiceberg.schema import Schema
@@ -86,7 +89,7 @@ def refuse_misfit(where: str, table_schema: Schema, row_schema: pa.Schema, *, ad
     :param where: name of the table, for the message
     :param table_schema: columns of the table
     :param row_schema: columns of the rows
-    :param adds_columns: whether the rows may have other columns, and lack nullable ones
+    :param adds_columns: whether the rows may have columns that the table lacks, and lack nullable columns of the table
     :raises ConfigError: naming the columns
     """
     from pyiceberg.io.pyarrow import schema_to_pyarrow
@@ -115,7 +118,10 @@ def fill_missing_columns(rows: pa.Table, schema: Schema) -> pa.Table:
 
 
 def without_row_number(schema: pa.Schema) -> pa.Schema:
-    """Return the columns of rows without :data:`~.sink_protocol.ROW_NUMBER`."""
+    """Return the columns of rows without the column of row numbers, :data:`~.sink_protocol.ROW_NUMBER`.
+
+    :param schema: columns of the rows, which include that column
+    """
     return schema.remove(schema.get_field_index(ROW_NUMBER))
 
 
@@ -124,7 +130,10 @@ def _types(schema: pa.Schema) -> dict[str, str]:
 
 
 def _type(kind: pa.DataType) -> str:
-    """Return the name of an Arrow type in Iceberg's notation, such as ``list<long>``."""
+    """Return the name of an Arrow type in Iceberg's notation, such as ``list<long>``.
+
+    :param kind: the Arrow type
+    """
     import pyarrow as pa
 
     kind = normalized_type(kind)

@@ -1,4 +1,4 @@
-"""Connector of Iceberg tables."""
+"""Declare the iceberg connector: the keys of its ``sink`` section, and the classes that implement it."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ def _qualified(table: str) -> str:
 
 
 class IcebergSinkSection(ReplacingSinkSection):
-    """Iceberg table of a catalog.
+    """Section ``sink`` of a pipeline that writes to an Iceberg table.
 
     :param connection: Airflow connection id of the catalog
-    :param table: ``namespace.table``
-    :param mode: ``append``, or ``replace`` of all rows by those of each run
-    :param schema_evolution: ``refuse`` rows whose columns are not the table's, or ``add_columns``
+    :param table: name of the table, as ``namespace.table``
+    :param mode: ``append`` to add rows, or ``replace`` to replace all rows by those of each run
+    :param schema_evolution: ``refuse`` to refuse rows whose columns are not the table's, or ``add_columns`` to add
+        columns to the table
     """
 
     place_key: ClassVar[str] = "table"
@@ -37,7 +38,7 @@ class IcebergSinkSection(ReplacingSinkSection):
 
     @property
     def adds_columns(self) -> bool:
-        """True with ``schema_evolution: add_columns``; see :attr:`SinkSection.adds_columns`."""
+        """True if new columns of the rows are added to the table (``schema_evolution: add_columns``)."""
         return self.schema_evolution == "add_columns"
 
 

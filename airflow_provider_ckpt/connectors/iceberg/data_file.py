@@ -1,6 +1,6 @@
 """Write data files of an Iceberg table durably: one for each partition of the rows, with statistics from its footer.
 
-A lane describes the files as JSON, so that the commit need not open them again.
+A lane describes the files as JSON, so that the process that commits them need not open them again.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _BY_FIELD = ("column_sizes", "value_counts", "null_value_counts", "nan_value_cou
 def split_by_partition(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterator[tuple[list[Any], pa.Table]]:
     """Yield the partition values and the rows of each partition of the table; rows stay in their order.
 
-    Partition transforms are applied to distinct values with the library's own Python functions, which exist for every
-    transform.
+    Without rows, or if the table is not partitioned, there is one partition, whose list of values is empty. Partition
+    transforms are applied to distinct values with the library's own Python functions, which exist for every transform.
 
     :param rows: rows with their numbers
     :param spec: partitioning of the table
@@ -58,7 +58,7 @@ def split_by_partition(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> I
 
 
 def find_unpartitionable(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterator[tuple[str, int]]:
-    """Yield column name and row number of each date or timestamp that a partition transform cannot process.
+    """Yield column name and row number of each date or timestamp that the table's partition transforms cannot process.
 
     The library's transforms only process the years 1 to 9999.
 
@@ -102,8 +102,9 @@ def write_file(path: Location, rows: pa.Table, schema: Schema, properties: Mappi
 
 
 def encode_partition(values: Sequence[Any], spec: PartitionSpec, schema: Schema) -> list[str | None]:
-    """Encode a partition's values as texts for JSON; :func:`data_file` decodes them.
+    """Encode the values of a partition as texts for JSON, one for each field of the partitioning; null stays null.
 
+    :func:`data_file` decodes them.
     :param values: values of the partition, as :func:`split_by_partition` yields them
     :param spec: partitioning of the table
     :param schema: columns of the table
@@ -117,9 +118,10 @@ def encode_partition(values: Sequence[Any], spec: PartitionSpec, schema: Schema)
 
 
 def data_file(described: Mapping[str, Any], spec: PartitionSpec, schema: Schema) -> DataFile:
-    """Convert a lane's description of a data file to an entry for the table's manifest.
+    """Convert a lane's JSON description of a data file to the Iceberg library's object, for the table's manifest.
 
-    :param described: size and statistics from :func:`write_file`, with ``location`` and encoded ``partition``
+    :param described: size and statistics from :func:`write_file`, with the file's ``location`` and encoded
+        ``partition``
     :param spec: partitioning of the table
     :param schema: columns of the table
     """
@@ -151,12 +153,18 @@ def data_file(described: Mapping[str, Any], spec: PartitionSpec, schema: Schema)
 
 
 def _partition_types(spec: PartitionSpec, schema: Schema) -> list[PrimitiveType]:
-    """Return the Iceberg types of the table's partition values; they are never nested."""
+    """Return the Iceberg types of the table's partition values; they are never nested.
+
+    :param spec: partitioning of the table
+    :param schema: columns of the table
+    """
     return [cast("PrimitiveType", field.field_type) for field in spec.partition_type(schema).fields]
 
 
 def _statistics(footer: pq.FileMetaData, schema: Schema, properties: Mapping[str, str]) -> dict[str, Any]:
-    """Return Iceberg's statistics of a Parquet file; without bounds of times if one is out of Python's range.
+    """Return Iceberg's statistics of a Parquet file, by the names that the library's ``DataFile`` gives them.
+
+    If a date or timestamp is outside of Python's years 1 to 9999, no date or timestamp column gets bounds.
 
     :param footer: footer of the file
     :param schema: columns of the file
@@ -182,12 +190,22 @@ def _statistics(footer: pq.FileMetaData, schema: Schema, properties: Mapping[str
 
 
 def _source_column(field: PartitionField, schema: Schema) -> str:
-    """Return the name of the column from which a partition field's value is derived."""
+    """Return the name of the column from which the values of a partition field are derived.
+
+    :param field: field of the table's partitioning
+    :param schema: columns of the table
+    """
     return schema.find_column_name(field.source_id) or field.name
 
 
 def _distinct(rows: pa.Table, field: PartitionField, schema: Schema) -> pa.DictionaryArray:
-    """Return the distinct values of a partition field's column and each row's index into them, dictionary-encoded."""
+    """Return the values of the column from which a partition field is derived, dictionary-encoded.
+
+    :param rows: the rows
+    :param field: field of the table's partitioning
+    :param schema: columns of the table
+    :return: the distinct values, and for each row an index into them; dates and timestamps are integers
+    """
     return _to_integers(rows.column(_source_column(field, schema)).combine_chunks()).dictionary_encode(
         null_encoding="encode"
     )
@@ -202,7 +220,10 @@ def _is_accepted(transform: Callable[[Any], Any], value: Any) -> bool:
 
 
 def _to_integers(column: pa.Array) -> pa.Array:
-    """Convert dates and timestamps to the integers that partition transforms expect; return other columns unchanged."""
+    """Convert dates and timestamps to the integers that partition transforms expect; return other columns unchanged.
+
+    :param column: values of the column
+    """
     import pyarrow as pa
 
     if pa.types.is_date32(column.type):

@@ -1,7 +1,7 @@
 """Write an Iceberg table's files on a local file system so that they survive a power failure.
 
-The Iceberg library loads this class by name (property ``py-io-impl``) and writes the table's metadata with it, to which
-a catalog then refers permanently. No other module imports this one.
+The Iceberg library loads the class of this module by name (property ``py-io-impl``) and writes the table's metadata
+with it, to which a catalog then refers permanently. No other module imports this one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ class DurableFileIO(PyArrowFileIO):
     """File access for the Iceberg library that writes local files durably, and other files as its base class does."""
 
     def new_output(self, location: str) -> PyArrowFile:
-        """Return an object that writes a new file at a location; on a local file system, it writes durably."""
+        """Return an object that writes a new file; a local file is flushed to the disk when it is closed.
+
+        :param location: path or URL of the file
+        """
         scheme, _, path = self.parse_location(location, self.properties)
         output = super().new_output(location)
         return _DurableFile(location, path, output._filesystem) if scheme == "file" else output

@@ -1,9 +1,8 @@
-"""Fence of the iceberg sink: a commit of the epoch to the table, which is created if it does not exist.
+"""Raise the fence of the iceberg sink: commit the run's epoch to the table, which is created if it does not exist.
 
-The epoch is a property, and the commit creates an empty snapshot; ``version.py`` explains why both are needed. The
-catalog refuses a commit that was prepared before the fence, and a commit prepared after the fence sees the epoch.
-
-A table that was rolled back, or whose receipts are lost, is fenced only once a user has accepted it as it is.
+The epoch is a property of the table, and the commit creates an empty snapshot; ``table_version.py`` explains why both
+are needed. The catalog refuses a commit that was prepared before the fence, and a commit prepared after the fence sees
+the epoch. A table that was rolled back, or whose receipts are lost, is fenced only once a user has accepted the loss.
 """
 
 from __future__ import annotations
@@ -20,11 +19,13 @@ def fence(address: TableAddress, epoch: int, contention: CommitRetries, *, accep
 
     :param address: the table
     :param epoch: the new epoch
-    :param contention: limit of the retries while other writers commit first
+    :param contention: counter of the tries, which raises an error if other writers commit first for too long
     :param accepting: whether a user accepted a table that was rolled back or has lost its receipts
     :raises SinkChangedError: if the table was rolled back or has lost its receipts, and no user accepted it
     :raises FencedError: if the fence is at a newer epoch
-    :raises SinkError: if other writers keep committing first until the time is over
+    :raises SinkError: if the catalog fails, or other writers keep committing first until the run's time budget is used
+        up
+    :raises ConfigError: if the table is removed as soon as it is created, or is in a store that is not supported
     """
     while True:
         version = IcebergVersion(address, address.load() or address.create())

@@ -1,4 +1,4 @@
-"""Table properties of the iceberg sink, in addition to the shared layout."""
+"""Name the table properties in which the iceberg sink stores its state, and the paths of its files at the table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ _EPOCH = ":epoch"
 
 @dataclass(frozen=True, slots=True)
 class IcebergLayout(TableLayout):
-    """Paths and property names of one pipeline and ledger at one Iceberg table."""
+    """Names of the table properties, and paths of the files, of one pipeline and ledger at one Iceberg table.
+
+    Its parameters are those of :class:`TableLayout`.
+    """
 
     @property
     def epoch_property(self) -> str:
@@ -27,7 +30,7 @@ class IcebergLayout(TableLayout):
 
 
 def ledgers(properties: Iterable[str], pipeline: str) -> frozenset[str]:
-    """Return the ids of all ledgers that ever fenced a pipeline at a table.
+    """Return the ids of all ledgers that ever raised the fence of a pipeline at an Iceberg table.
 
     :param properties: names of the table's properties
     :param pipeline: name of the pipeline

@@ -1,4 +1,4 @@
-"""Names of Iceberg tables: the dataset of a sink, and the place of its dead letters."""
+"""Name an Iceberg table for other systems and users: its OpenLineage dataset, and the place of dead letters."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ if TYPE_CHECKING:
 
 
 def dataset(section: ConnectorSection, connection: Connection | None) -> tuple[str, str]:
-    """Return the catalog as namespace, since only the catalog knows the table's location, and the table's name.
+    """Return the OpenLineage dataset of an Iceberg table: the catalog's URI as its namespace, and the table's name.
+
+    The catalog is the namespace since only it knows the table's location. A catalog without a URI is named by its type.
 
     :param section: section ``sink``
     :param connection: the Airflow connection of the catalog
+    :return: namespace and name
     """
     assert connection is not None
     return _without_credentials(str(connection.extra.get("uri") or connection.extra.get("type"))), section.place
@@ -33,6 +36,9 @@ def dead_letter_place(pipeline: Pipeline, _: Callable[[str], Connection]) -> str
 
 
 def _without_credentials(uri: str) -> str:
-    """Return the URI of a catalog without login and options, since both may contain secrets."""
+    """Return the URI of a catalog without login and options, since both may contain secrets.
+
+    :param uri: the URI
+    """
     url = urlsplit(uri)
     return url._replace(netloc=url.netloc.rpartition("@")[2], query="", fragment="").geturl()

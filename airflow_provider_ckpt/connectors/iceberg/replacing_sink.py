@@ -1,4 +1,4 @@
-"""Control side of the iceberg sink with ``mode: replace``."""
+"""Prepare and inspect an Iceberg table whose rows each run replaces (``mode: replace``); ``sink.py`` does the rest."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from airflow_provider_ckpt.connectors.two_phase.replacement import ReplacesTable
 
 
 class IcebergReplacingSink(IcebergSink, ReplacesTable):
-    """Sink that replaces all rows of an Iceberg table; see :class:`~.sink_protocol.ReplacingSink`.
+    """Sink that replaces all rows of an Iceberg table by those of each run; see :class:`~.sink_protocol.ReplacingSink`.
 
     Its parameters are those of :class:`.IcebergSink`.
     """

@@ -1,8 +1,8 @@
-"""Control side of the iceberg sink: the state of this pipeline in the table, and the fence.
+"""Control side of the iceberg sink: check the table, raise the fence, and read receipts and other stored state.
 
 A batch is delivered in two phases: a lane stages files (``writer.py``), and the process that started the Spark job
 commits the files of all lanes at the end of the wave (``two_phase/committer.py``). The docstrings in ``two_phase/`` and
-of ``version.py`` explain why each batch takes effect exactly once.
+of ``table_version.py`` explain why each batch takes effect exactly once.
 """
 
 from __future__ import annotations
@@ -37,11 +37,14 @@ from airflow_provider_ckpt.core.replay_content import Replay
 
 
 class IcebergSink:
-    """Control side of an Iceberg table on a local or mounted file system, in any catalog; see :class:`Sink`.
+    """Control side of a sink that writes to an Iceberg table in any catalog; see :class:`Sink`.
+
+    The table's files are in a local or mounted file system, or in an object store.
 
     :param pipeline: ``sink.table`` names the table, which is created if it does not exist
-    :param connection: the catalog
+    :param connection: the Airflow connection of the catalog
     :param context: ids of the ledger and the pipeline, and the epoch of the run
+    :raises ConfigError: if there is no connection, or the connection names no catalog
     """
 
     exactly_once = True
@@ -59,7 +62,14 @@ class IcebergSink:
         return f"iceberg://{self._address.connection}/{self._address.name}"
 
     def check(self) -> None:
-        """Raise an error if the catalog cannot be reached, or the table is not writable or not supported."""
+        """Raise an error if the catalog cannot be reached, or the table is not writable or not supported.
+
+        See :meth:`Sink.check`.
+
+        :raises ConfigError: if the table is not writable or not supported, or the catalog's properties are not valid
+        :raises SinkError: if the catalog cannot be reached, or rows marked as deleted keep the table from being
+            replaced
+        """
         version = self._version()
         if version is not None:
             refuse_unsupported(version.table)
@@ -73,10 +83,10 @@ class IcebergSink:
             to_location(warehouse, "the warehouse", self._address.catalog.properties)
 
     def create_bookkeeping(self) -> None:
-        """Create nothing: the first fence creates the directory for it; see :meth:`Sink.create_bookkeeping`."""
+        """Do nothing: the first fence creates the bookkeeping directory; see :meth:`Sink.create_bookkeeping`."""
 
     def outputs(self) -> Sequence[Output]:
-        """Return the directories of data files, metadata and dead letters as places written to; none without a table.
+        """Return the directories of data, metadata and dead letters as written places; empty if there is no table.
 
         See :class:`NamesOutputs`.
         """
@@ -96,9 +106,12 @@ class IcebergSink:
         )
 
     def check_columns(self, columns: Sequence[tuple[str, str]]) -> None:
-        """Raise an error if the table lacks a column and does not get new ones; a table without columns accepts any.
+        """Raise an error if rows have a column that the table lacks and that will not be added to it.
 
-        Each writer compares the types. See :meth:`Sink.check_columns`.
+        A table without columns accepts any. Each writer compares the types. See :meth:`Sink.check_columns`.
+
+        :param columns: name and type of each column of the rows
+        :raises ConfigError: naming the columns
         """
         version = self._version()
         known = [field.name for field in version.schema.fields] if version is not None else []
@@ -111,7 +124,10 @@ class IcebergSink:
             )
 
     def claims(self) -> Claims:
-        """Return this ledger's fence, the ledgers that fenced this pipeline, the table's UUID, and evidence of loss."""
+        """Return this ledger's fence, the ledgers that fenced this pipeline, the table's UUID, and evidence of loss.
+
+        See :meth:`Sink.claims`.
+        """
         version = self._version()
         if version is None:
             return Claims()
@@ -123,16 +139,18 @@ class IcebergSink:
         )
 
     def fence(self, epoch: int) -> None:
-        """Shut out all older epochs; see ``fence.py``.
+        """Shut out all older epochs from the table; see :func:`~airflow_provider_ckpt.connectors.iceberg.fence.fence`.
 
         If :meth:`claims` or :meth:`receipts` of this object reported a loss of rows or receipts before, the caller
         continues only because a user accepted that loss, so the fence accepts it, too.
+
+        :param epoch: epoch of the run
         """
         contention = CommitRetries(self._pipeline, f"the Iceberg table {self._address.name}")
         fence(self._address, epoch, contention, accepting=self._reported_loss)
 
     def receipts(self, known: Mapping[str, KnownReceipts]) -> Iterator[Receipt]:
-        """Yield the receipts in the table's chain that the ledger does not know yet; see :meth:`Sink.receipts`."""
+        """Yield the receipts stored at the table that the ledger does not know yet; see :meth:`Sink.receipts`."""
         version = self._version()
         if version is None:
             return
@@ -143,19 +161,29 @@ class IcebergSink:
             raise
 
     def batches_without_receipt(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
-        """Return the given batches that have no readable receipt, or whose rows a rollback removed."""
+        """Return those of the given batches that have no readable receipt, or whose rows a rollback removed.
+
+        See :meth:`Sink.batches_without_receipt`.
+        """
         version = self._version()
         return batches_without_rows(version, ReceiptChain(version.layout), keys) if version is not None else keys
 
     def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
-        """Yield the dead letters of some attempts from the file of each attempt; see :meth:`Sink.dead_letters`."""
+        """Yield the dead letters of the given attempts, read from one file for each; see :meth:`Sink.dead_letters`."""
         version = self._version()
         if version is not None:
             for source in sources:
                 yield from version.layout.dead_letters.read(source)
 
     def store_replay(self, partition: str, replay: Replay) -> None:
-        """Store in the table's directory which dead letters a side partition sends; see :meth:`Sink.store_replay`."""
+        """Store in the table's directory the list of dead letters that a side partition sends again.
+
+        See :meth:`Sink.store_replay`.
+
+        :param partition: id of the side partition
+        :param replay: the list of dead letters
+        :raises SinkError: if there is no table
+        """
         version = self._version()
         if version is None:
             raise SinkError(
@@ -165,12 +193,20 @@ class IcebergSink:
         version.layout.replays.write(partition, replay)
 
     def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
-        """Return the replays stored in the table's directory for some side partitions; see :meth:`Sink.replays`."""
+        """Return the replays of the given side partitions, from the table's directory; see :meth:`Sink.replays`.
+
+        :param partitions: ids of the side partitions
+        :return: the replays by id of their side partition; without those that are not stored
+        """
         version = self._version()
         return version.layout.replays.read(partitions) if version is not None else {}
 
     def store_file_list(self, files: FileList) -> None:
-        """Store a list of discovered source files in the table's directory; see :meth:`Sink.store_file_list`."""
+        """Store a list of discovered source files in the table's directory; see :meth:`Sink.store_file_list`.
+
+        :param files: the list
+        :raises SinkError: if there is no table
+        """
         version = self._version()
         if version is None:
             raise SinkError(
@@ -180,14 +216,20 @@ class IcebergSink:
         version.layout.lists.write(files)
 
     def stored_file_lists(self, first: int) -> Sequence[FileList]:
-        """Return the stored lists of source files from an ordinal on; see :meth:`Sink.stored_file_lists`."""
+        """Return the stored lists of source files from an ordinal on; see :meth:`Sink.stored_file_lists`.
+
+        :param first: ordinal of the first list to return
+        """
         version = self._version()
         return version.layout.lists.read(first) if version is not None else []
 
     def target_rows(self, *, exact: bool = False) -> int | None:  # noqa: ARG002  # the snapshot always has it
-        """Return the row count from the newest snapshot's summary, 0 without a snapshot.
+        """Return the table's number of rows, from its newest snapshot's summary; 0 if there is no snapshot or table.
 
-        Return None if the summary has no total, or counts deleted rows.
+        See :meth:`Sink.target_rows`.
+
+        :param exact: not used, since the summary's number is exact
+        :return: None if the summary has no total, or rows are marked as deleted
         """
         version = self._version()
         return row_count(version.table) if version is not None else 0

@@ -1,4 +1,4 @@
-"""Find the place of an Iceberg table's files: a local path, or an object store that the catalog's properties open."""
+"""Find the location of an Iceberg table's files: a local path, or an object store that catalog properties open."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _OPTIONS = {
     "adls.client-id": "azure_storage_client_id",
     "adls.client-secret": "azure_storage_client_secret",
 }
-"""Option of the object store's client for each property of the Iceberg library."""
+"""Names of the Iceberg library's properties, each with the name of the same option of the object store's client."""
 
 _REGION = "us-east-1"
-"""Region for an endpoint without one."""
+"""Region with which requests are signed if the properties name an endpoint, but no region."""
 
 
 def to_location(uri: str, name: str, properties: Mapping[str, Any]) -> Location:
-    """Return the location of a table's directory or file.
+    """Return the location of an Iceberg table's directory or file.
 
     :param uri: path or URL in the table's metadata
     :param name: name of the table, for messages

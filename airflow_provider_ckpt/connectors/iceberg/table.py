@@ -24,17 +24,17 @@ _NEW_TABLE = {
     "commit.manifest-merge.enabled": "true",
     "write.metadata.delete-after-commit.enabled": "true",
 }
-"""Properties of a new table: many small commits leave few manifests and metadata files."""
+"""Properties of a new table; with them, many small commits leave few manifests and metadata files."""
 
 _NEWEST_FORMAT = 2
 _NO_ROWS = "0"
 
 
 class TableAddress:
-    """Address of a pipeline's table: its catalog (``sink.connection``), opened on first use, and ``sink.table``.
+    """Address of a pipeline's table: its catalog (``sink.connection``), opened on first use, and name (``sink.table``).
 
     :param pipeline: the pipeline
-    :param connection: the catalog
+    :param connection: the Airflow connection of the catalog
     :param context: ids of the ledger and the pipeline, and the epoch of the run
     :raises ConfigError: if there is no connection, or the connection names no catalog
     """
@@ -51,16 +51,17 @@ class TableAddress:
 
     @property
     def catalog(self) -> Catalog:
-        """The catalog, opened on first use.
+        """The Iceberg library's object for the catalog, opened on first use.
 
         :raises SinkError: if the catalog cannot be reached
+        :raises ConfigError: if the catalog's properties are not valid
         """
         if self._catalog is None:
             self._catalog = self._address.open()
         return self._catalog
 
     def load(self) -> Table | None:
-        """Load the table from the catalog as it is now; return None if there is no table.
+        """Return the newest version of the table, loaded from the catalog; None if there is no table.
 
         :raises SinkError: if the catalog fails
         """
@@ -74,9 +75,9 @@ class TableAddress:
             raise self.error(error, f"open the Iceberg table {self.name}") from None  # the cause may contain a secret
 
     def load_fenced(self) -> Table:
-        """Load the table from the catalog as it is now; the table must exist, since the fence creates it.
+        """Return the newest version of the table, loaded from the catalog; it must exist, since the fence creates it.
 
-        :raises SinkError: if there is no table, and so no fence
+        :raises SinkError: if the catalog fails, or there is no table, and so no fence
         """
         table = self.load()
         if table is None:
@@ -88,6 +89,9 @@ class TableAddress:
         """Create the table without columns unless it exists, and return it; the first wave adds the columns.
 
         So a fence can be committed before the columns of the rows are known.
+
+        :raises SinkError: if the catalog fails
+        :raises ConfigError: if the table is removed as soon as it is created
         """
         from pyiceberg.exceptions import NoSuchNamespaceError
         from pyiceberg.schema import Schema
@@ -111,15 +115,15 @@ class TableAddress:
         return table
 
     def has_changed(self, table: Table) -> bool:
-        """Return whether the table has changed since it was opened, or is gone.
+        """Return whether the table in the catalog has changed since it was loaded, or is gone.
 
-        :param table: the table as it was opened
+        :param table: the table as it was loaded
         """
         fresh = self.load()
         return fresh is None or fresh.metadata_location != table.metadata_location
 
     def layout(self, table: Table) -> IcebergLayout:
-        """Return the paths of the pipeline's files in the table's directory.
+        """Return the names of the pipeline's table properties, and the paths of its files in the table's directory.
 
         :param table: the table
         :raises ConfigError: if the table is in a store that is not supported
@@ -128,10 +132,11 @@ class TableAddress:
         return IcebergLayout(root, self.context.ledger, self.context.pipeline)
 
     def error(self, error: Exception, operation: str) -> CkptError:
-        """Convert an error of the Iceberg library, and remove secrets from its message.
+        """Convert an error of the Iceberg library to one of this package, without secrets in its message.
 
         :param error: the library's error
         :param operation: description of the failed operation, as in ``open the Iceberg table db.t``
+        :return: the error, which the caller raises
         """
         return self._address.error(error, operation)
 
@@ -145,6 +150,7 @@ class TableAddress:
 def refuse_unsupported(table: Table) -> None:
     """Raise an error for a table that cannot be written by adding plain files, such as one of a newer format version.
 
+    :param table: the table
     :raises ConfigError: naming the unsupported features
     """
     from pyiceberg.transforms import UnknownTransform
@@ -166,9 +172,10 @@ def refuse_unsupported(table: Table) -> None:
 
 
 def data_files(table: Table, directory: Location) -> Iterator[tuple[Location, int | None]]:
-    """Yield each file of the newest snapshot, manifests included, with its recorded size in bytes.
+    """Yield each file of the table's newest snapshot, manifests included, with its recorded size in bytes.
 
-    The size of the manifest list is None. The files of a missing manifest are unknown and left out.
+    The size of the manifest list is None, since it is not recorded. The files of a missing manifest are unknown and
+    left out.
 
     :param table: the table
     :param directory: the table's directory
@@ -211,7 +218,11 @@ def live_files(table: Table) -> list[DataFile]:
 
 
 def row_count(table: Table) -> int | None:
-    """Return the row count from the newest snapshot's summary; None if it has no total, or there are deleted rows."""
+    """Return the table's number of rows, from the summary of its newest snapshot; 0 if there is no snapshot.
+
+    :param table: the table
+    :return: None if the summary has no total, or rows are marked as deleted
+    """
     snapshot = table.current_snapshot()
     if snapshot is None:
         return 0

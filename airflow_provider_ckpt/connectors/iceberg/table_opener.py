@@ -1,4 +1,4 @@
-"""Open an Iceberg table for a commit, which also adds the columns that the table lacks."""
+"""Open the newest version of an Iceberg table for a commit, which also adds the columns that the table lacks."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from airflow_provider_ckpt.connectors.two_phase.committer import TableCommitter
 
 
 class IcebergTableOpener:
-    """Iceberg's implementation of :class:`~airflow_provider_ckpt.connectors.two_phase.version.TableOpener`.
+    """Opener of the Iceberg table to which a wave is committed; see :class:`.TableOpener`.
 
     :param pipeline: ``sink.table`` names the table, which the fence has created
-    :param connection: the catalog
+    :param connection: the Airflow connection of the catalog
     :param context: ids of the ledger and the pipeline, and the epoch of the run
     """
 
@@ -23,7 +23,7 @@ class IcebergTableOpener:
 
     @property
     def target(self) -> str:
-        """Name of the table in the catalog, for messages."""
+        """Phrase with the table's name, for messages."""
         return f"the Iceberg table {self._address.name}"
 
     def open(self, schema: str | None) -> IcebergVersion:
@@ -42,10 +42,10 @@ class IcebergTableOpener:
 
 
 def open_committer(pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> TableCommitter:
-    """Create the committer of an Iceberg table.
+    """Return a new committer of waves to an Iceberg table.
 
     :param pipeline: ``sink.table`` names the table
-    :param connection: the catalog
+    :param connection: the Airflow connection of the catalog
     :param context: ids of the ledger and the pipeline, and the epoch of the run
     """
     return TableCommitter(pipeline, context, IcebergTableOpener(pipeline, connection, context))

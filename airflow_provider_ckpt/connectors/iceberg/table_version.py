@@ -33,11 +33,12 @@ _NEVER_MERGED = "false"
 
 
 class IcebergVersion(ReplaceableVersion):
-    """Iceberg's implementation of :class:`ReplaceableVersion`.
+    """An Iceberg table at one version, and commits of the next version; see :class:`ReplaceableVersion`.
 
     :param address: the table in its catalog
     :param table: the table at this version; it is not refreshed
-    :param schema: columns of the rows to be added; the table gets the columns that it lacks, if the pipeline allows it
+    :param schema: columns of the rows to be added; the commit adds those that the table lacks, if the pipeline allows
+        it
     """
 
     layout: IcebergLayout
@@ -51,13 +52,13 @@ class IcebergVersion(ReplaceableVersion):
 
     @property
     def head(self) -> int | None:
-        """Number of the newest receipt node, from the table's property; None if there is none."""
+        """Number of the newest receipt node, stored in a property of the table; None if there is none."""
         head = self.table.properties.get(self.layout.head_property)
         return int(head) if head is not None else None
 
     @property
     def epoch(self) -> int:
-        """Highest epoch fenced so far, from the table's property; 0 if none."""
+        """Highest epoch fenced so far, stored in a property of the table; 0 if there is none."""
         return int(self.table.properties.get(self.layout.epoch_property, 0))
 
     @property
@@ -67,20 +68,23 @@ class IcebergVersion(ReplaceableVersion):
 
     @property
     def number(self) -> int:
-        """Sequence number of the newest snapshot, 0 if there is none."""
+        """Number of this version: the sequence number of its newest snapshot, or 0 if there is none."""
         snapshot = self.table.current_snapshot()
         return (snapshot.sequence_number or 0) if snapshot is not None else 0
 
     @property
     def next_number(self) -> int:
-        """Next sequence number; 0 in a table of format version 1, which has none."""
+        """Sequence number that the next commit gets; 0 in a table of format version 1, which has none."""
         return self.table.metadata.next_sequence_number()
 
     def restored_version(self, since: int) -> int | None:
-        """Return the older version that a rollback brought back; see :meth:`TableVersion.restored_version`.
+        """Return the older version that a rollback brought back, by number; see :meth:`TableVersion.restored_version`.
 
         Expiry removes the oldest ancestors of a snapshot, and some programs then treat the oldest remaining one as the
         first of all. So if all remaining ancestors are newer than ``since``, a rollback cannot be detected.
+
+        :param since: number of a version; only a rollback to a version before it is reported. 0 for none
+        :return: None if the table still derives from the version ``since``
         """
         if not since:
             return None
@@ -96,6 +100,7 @@ class IcebergVersion(ReplaceableVersion):
     def refuse_misfit(self, staged: StagedBatch) -> None:
         """Raise an error if a staged batch does not fit this table's columns and partitioning.
 
+        :param staged: the batch
         :raises ConfigError: if the columns do not fit the table
         :raises SinkError: if the table was altered after the batch was staged, but rows staged again would fit
         """
@@ -124,29 +129,36 @@ class IcebergVersion(ReplaceableVersion):
         :param added: staged batches
         :param epoch: epoch of the run
         :param head: number of the new receipt node
-        :param note: commit metadata for users
+        :param note: information for users, stored in the snapshot's summary
+        :return: False if another writer committed first, or may have
         """
         return self._commit_batches(added, epoch, head, note, removed=None)
 
     def replace(self, added: Sequence[StagedBatch], epoch: int, head: int, note: Mapping[str, Any]) -> bool:
-        """Commit a snapshot without any file of this version; see :meth:`ReplaceableVersion.replace`.
+        """Commit a snapshot with the staged batches and no file of this one; see :meth:`ReplaceableVersion.replace`.
 
         :param added: staged batches
         :param epoch: epoch of the run
         :param head: number of the new receipt node
-        :param note: commit metadata for users
+        :param note: information for users, stored in the snapshot's summary
+        :return: False if another writer committed first, or may have
         """
         return self._commit_batches(added, epoch, head, note, removed=self._files())
 
     def row_count(self) -> int:
-        """Return the number of rows by the manifests, which count those of each file."""
+        """Return the number of rows in this version: the sum of the counts that its manifests record for each file.
+
+        :raises SinkError: if rows of a file are marked as deleted, or the manifests cannot be read
+        """
         return sum(file.record_count for file in self._files())
 
     def commit_fence(self, epoch: int, head: int | None = None) -> bool:
-        """Commit the epoch with an empty snapshot; return False if another writer committed first, or may have.
+        """Commit the epoch of the fence with an empty snapshot.
 
         :param epoch: the new epoch
-        :param head: number of a receipt node that starts a new chain, if the old chain is unreadable
+        :param head: number of a receipt node that starts a new chain, if the old chain is unreadable; else None
+        :return: False if another writer committed first, or may have
+        :raises CkptError: if the commit failed for another reason
         """
         note = {"pipeline": self.layout.pipeline, "fence": epoch}
         properties = {self.layout.epoch_property: str(epoch)}
@@ -185,12 +197,14 @@ class IcebergVersion(ReplaceableVersion):
         note: Mapping[str, Any],
         removed: Sequence[DataFile] | None = None,
     ) -> bool:
-        """Commit a snapshot and properties; return False if another writer committed first, or may have.
+        """Commit a new snapshot together with table properties.
 
         :param properties: table properties to set
         :param files: staged files to add
-        :param note: information for users
+        :param note: information for users, stored in the snapshot's summary
         :param removed: files of this version to remove; None for a snapshot that only adds files
+        :return: False if another writer committed first, or may have
+        :raises CkptError: if the commit failed for another reason
         """
         from pyiceberg.table.update import AssertTableUUID
 

@@ -1,12 +1,9 @@
 """Writing side of the iceberg sink: stage each batch as one data file for each table partition that its rows are in.
 
-``two_phase/writer.py`` has all that does not depend on the format.
-
-A staged file that no commit names is left to the table's own maintenance (``remove_orphan_files``), since other tables,
-catalogs or older metadata may refer to it.
-
-A lane opens the table once, at its first batch, and ends with the wave. Until then only a newer run that raises the
-fence can change the receipts and the epoch that the lane has read, and the commit of the wave detects that.
+The steps that do not depend on the table format are in ``two_phase/writer.py``. A staged file that no commit names is
+left to the table's own maintenance (``remove_orphan_files``), since other tables, catalogs or older metadata may refer
+to it. A lane opens the table once, at its first batch, and ends with the wave. Until then only a newer run that raises
+the fence can change the receipts and the epoch that the lane has read, and the commit of the wave detects that.
 """
 
 from __future__ import annotations
@@ -43,8 +40,9 @@ class IcebergWriter(TableWriter[IcebergVersion]):
     """Writer that stages each batch as Parquet files of an Iceberg table, one for each partition.
 
     :param pipeline: ``sink.table`` names the table
-    :param connection: the catalog
+    :param connection: the Airflow connection of the catalog
     :param context: ids of the ledger and the pipeline, and the epoch of the run
+    :raises ConfigError: if there is no connection, or the connection names no catalog
     """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:

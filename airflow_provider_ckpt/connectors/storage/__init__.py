@@ -1,1 +1,1 @@
-"""Files and directories in a local or mounted file system or in an object store, behind one interface."""
+"""Read and write files and directories, in a local or mounted file system or in an object store, by one interface."""

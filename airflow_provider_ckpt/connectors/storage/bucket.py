@@ -1,4 +1,4 @@
-"""An open bucket of an object store: its client, the options for the Delta library, and the conversion of errors."""
+"""Open a bucket of an object store: its client, the options for the Delta library, and the conversion of errors."""
 
 from __future__ import annotations
 
@@ -20,9 +20,12 @@ _STATUS = re.compile(r"status code: (\d+)")
 
 
 def status(error: Exception) -> int | None:
-    """Return the HTTP status with which a store answered, from the library's error; None if it did not answer.
+    """Return the HTTP status with which an object store answered a failed request; None if it did not answer.
 
-    For some requests, such as those that list, the class of the error does not tell.
+    The status is taken from the error's text, since for some requests, such as listings, the error's class does not
+    reveal it.
+
+    :param error: the client library's error
     """
     found = _STATUS.search(str(error))
     return int(found[1]) if found else None
@@ -43,11 +46,17 @@ class Bucket:
         self._store: ObjectStore | None = None
 
     def sibling(self, name: str) -> Bucket:
-        """Return another bucket that is opened with the same options."""
+        """Return another bucket of the same store, opened with the same options.
+
+        :param name: name of the other bucket
+        """
         return Bucket(self.scheme, name, self._options)
 
     def is_same(self, other: Bucket) -> bool:
-        """Return whether another bucket is this one: the same name at the same endpoint, or in the same account."""
+        """Return whether another bucket is this one: the same name at the same endpoint, or in the same account.
+
+        :param other: the other bucket
+        """
         return (self.url, self._options.place) == (other.url, other._options.place)
 
     @property
@@ -57,18 +66,18 @@ class Bucket:
 
     @property
     def lists_from_any_key(self) -> bool:
-        """False if the store lists all keys before the one at which a listing begins, as Azure's does."""
+        """True if the store can begin a listing at any key; False for Azure, which goes through all earlier keys."""
         return self.scheme != "az"
 
     @property
     def storage_options(self) -> dict[str, str]:
-        """Options for the Delta library, including secrets."""
+        """Options with which the Delta library opens the bucket, including secrets."""
         retry = {"max_retries": str(_MAX_RETRIES), "retry_timeout": f"{_RETRY_TIMEOUT.seconds}s"}
         return {**self._options.options, **_CLIENT, **retry}
 
     @property
     def store(self) -> ObjectStore:
-        """The library's client, created at the first use.
+        """The client library's object for the bucket, created at the first use.
 
         :raises ConfigError: if the library is not installed, or the options are not valid
         """
@@ -77,10 +86,11 @@ class Bucket:
         return self._store
 
     def error(self, error: Exception, operation: str) -> CkptError:
-        """Convert an error of the library, and remove secrets from its message.
+        """Convert an error of the client library to an :class:`IoError`, and remove secrets from its message.
 
         :param error: the library's error
         :param operation: the operation and its object, for the message, such as ``write s3://bucket/x``
+        :return: the error, which the caller raises; an outage, and recoverable unless access was denied
         """
         from obstore import exceptions
 

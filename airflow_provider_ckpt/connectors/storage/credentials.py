@@ -16,7 +16,7 @@ from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.core.errors import ConfigError
 
 _DEFAULT_REGION = "us-east-1"
-"""Region for a store with an endpoint of its own, which usually has none; requests are signed with some name."""
+"""Region with which requests are signed if the connection names an endpoint of its own, but no region."""
 
 _ACCOUNT = "azure_storage_account_name"
 _REFUSED = {
@@ -41,13 +41,16 @@ class StoreOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> StoreOptions:
-        """Return options of which those with credentials are hidden in messages."""
+        """Return options for an object store; values whose names suggest a secret are marked to be hidden in messages.
+
+        :param options: options by the names of the client library
+        """
         secrets = {value for name, value in options.items() if _is_secret(name)}
         return cls(options, tuple(sorted(secrets, key=len, reverse=True)))
 
     @property
     def place(self) -> Mapping[str, str]:
-        """The options that say where the store is, without the credentials."""
+        """Those of the options that determine where the store is: its endpoint, and Azure's account."""
         return {name: value for name, value in self.options.items() if name.endswith("_endpoint") or name == _ACCOUNT}
 
     def with_account(self, host: str, key: str) -> StoreOptions:
@@ -68,12 +71,12 @@ class StoreOptions:
 
 
 def store_options(connection: Connection | None, scheme: str, key: str) -> StoreOptions:
-    """Return the options for an object store.
+    """Return the options for an object store, taken from an Airflow connection.
 
-    :param connection: the Airflow connection with its credentials; None for those of the environment
-    :param scheme: ``s3``, ``gs`` or ``az``
+    :param connection: the Airflow connection with the store's credentials; None for those of the environment
+    :param scheme: kind of store: ``s3``, ``gs`` or ``az``
     :param key: key of the pipeline's declaration that names the connection, for messages
-    :raises ConfigError: if the connection has another type, or a setting that is not supported
+    :raises ConfigError: if the connection has the wrong type, or a setting that is not supported
     """
     if connection is None:
         return StoreOptions()
@@ -178,7 +181,11 @@ def _connection_string(text: str) -> dict[str, str]:
 
 
 def _account_of(host: str) -> str | None:
-    """Return the account in the address of Azure's own service, such as ``account.blob.core.windows.net``."""
+    """Return the storage account in an address of Azure's own service, such as ``account.blob.core.windows.net``.
+
+    :param host: host name, or URL
+    :return: None for an address of another service
+    """
     address = host.partition("://")[2] or host
     account, _, domain = address.partition(".")
     return account if domain.startswith(("blob.", "dfs.")) else None

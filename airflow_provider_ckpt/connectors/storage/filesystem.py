@@ -13,7 +13,7 @@ from airflow_provider_ckpt.core import private_files
 from airflow_provider_ckpt.core.errors import ConfigError, IoError
 
 BOOKKEEPING_DIRECTORY = "_ckpt"
-"""Name of the directory in a target that contains a sink's bookkeeping, such as fence and receipts."""
+"""Name of the directory inside a target in which a sink stores its bookkeeping, such as fence and receipts."""
 
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
@@ -23,7 +23,7 @@ _UNREACHABLE = frozenset(
         *(errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EMFILE, errno.ENFILE, errno.ENOMEM),
     }
 )
-"""Errors of a damaged or missing disk or mount, or of a machine that is out of resources."""
+"""Error numbers of a damaged or missing disk or mount, or of a machine that is out of resources."""
 
 
 def local_path(text: str, key: str, connection: Connection | None = None) -> Path:
@@ -60,13 +60,19 @@ def _reason(error: Exception) -> str:
 
 
 def escape(name: str) -> str:
-    """Encode any name as one path component that does not begin with a dot or underscore; see :func:`unescape`."""
+    """Encode any name as one path component that does not begin with a dot or underscore; see :func:`unescape`.
+
+    :param name: the name, such as a pipeline's
+    """
     quoted = quote(name, safe=" @=+,")
     return f"%{ord(quoted[0]):02X}{quoted[1:]}" if quoted.startswith((".", "_")) else quoted
 
 
 def unescape(component: str) -> str:
-    """Restore a name from the output of :func:`escape`."""
+    """Restore a name that :func:`escape` has encoded.
+
+    :param component: the path component
+    """
     return unquote(component)
 
 
@@ -85,7 +91,7 @@ def check_writable(path: Path, key: str) -> None:
 
 
 def io_error(error: OSError, operation: str) -> IoError:
-    """Convert an ``OSError`` to an :class:`IoError`.
+    """Convert an ``OSError`` to an :class:`IoError`, which the caller raises.
 
     If the disk is full, damaged or unreachable, or permission is missing, the error is an outage of the whole sink or
     source. An error of missing permission is marked as not recoverable, since a retry cannot help.
@@ -114,6 +120,7 @@ def write_durably(path: Path, data: bytes, *, exclusive: bool = False) -> None:
     :param path: the file; its directory is created if it is missing
     :param data: content of the file
     :param exclusive: whether to raise :class:`FileExistsError` if the file exists, instead of replacing it
+    :raises OSError: if the file system fails
     """
     make_private_directory(path.parent)
     target = path if exclusive else private_files.temporary_path(path)
@@ -131,7 +138,11 @@ def write_durably(path: Path, data: bytes, *, exclusive: bool = False) -> None:
 
 
 def make_directory(path: Path) -> None:
-    """Create a directory and its missing parents durably, so that they survive a power failure."""
+    """Create a directory and its missing parents durably, so that they survive a power failure.
+
+    :param path: the directory
+    :raises OSError: if the file system fails
+    """
     for directory in _missing_directories(path):
         directory.mkdir(exist_ok=True)
         sync_directory(directory.parent)
@@ -142,6 +153,9 @@ def make_private_directory(path: Path) -> None:
 
     If :data:`BOOKKEEPING_DIRECTORY` is a part of the path, the missing directories above it get the default permissions
     instead, since they belong to the target.
+
+    :param path: the directory
+    :raises OSError: if the file system fails
     """
     for directory in _missing_directories(path):
         if BOOKKEEPING_DIRECTORY in path.parts and BOOKKEEPING_DIRECTORY not in directory.parts:
@@ -152,18 +166,29 @@ def make_private_directory(path: Path) -> None:
 
 
 def _missing_directories(path: Path) -> list[Path]:
-    """Return a directory and its parents as far as they do not exist, the topmost first."""
+    """Return those of a directory and its parents that do not exist, the topmost first.
+
+    :param path: the directory
+    """
     return [directory for directory in (path, *path.parents) if not directory.is_dir()][::-1]
 
 
 def sync_file(path: Path) -> None:
-    """Flush a file's content to the disk."""
+    """Flush a file's content to the disk.
+
+    :param path: the file
+    :raises OSError: if the file system fails
+    """
     with path.open("rb") as file:
         os.fsync(file.fileno())
 
 
 def sync_directory(path: Path) -> None:
-    """Flush a directory's entries to the disk, so that new and renamed files in it survive a power failure."""
+    """Flush a directory's entries to the disk, so that new and renamed files in it survive a power failure.
+
+    :param path: the directory
+    :raises OSError: if the file system fails
+    """
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)

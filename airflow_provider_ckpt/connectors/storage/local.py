@@ -1,4 +1,4 @@
-"""Location in a local or mounted file system."""
+"""Read, write and list files and directories of a local or mounted file system."""
 
 from __future__ import annotations
 
@@ -43,19 +43,25 @@ class LocalLocation(Location):
 
     @property
     def storage_options(self) -> None:
-        """None, since a path needs no options."""
+        """None, since a library opens a local path without options."""
         return
 
     def __str__(self) -> str:
-        """Return the path."""
+        """Return the path, for messages."""
         return str(self.path)
 
     def __truediv__(self, name: str) -> LocalLocation:
-        """Return a file or directory inside this directory."""
+        """Return the location of a file or directory inside this directory.
+
+        :param name: one or more path components, separated by ``/``
+        """
         return LocalLocation(self.path / name)
 
     def resolve(self, path: str) -> LocalLocation:
-        """Return the location of an absolute path, or of one relative to this directory."""
+        """Return the location of an absolute path or ``file:`` URL, or of a path relative to this directory.
+
+        :param path: the path or URL
+        """
         return LocalLocation(self.path / _FILE_URL.sub("", path))
 
     def read(self) -> bytes | None:
@@ -71,7 +77,7 @@ class LocalLocation(Location):
         """Write a file that only this user can read, and flush it to the disk; see :meth:`.Location.write`.
 
         :param data: content of the file
-        :param exclusive: whether to fail if the file exists
+        :param exclusive: whether to fail if the file exists, instead of replacing it
         """
         try:
             filesystem.write_durably(self.path, data, exclusive=exclusive)
@@ -80,7 +86,12 @@ class LocalLocation(Location):
 
     @contextmanager
     def create(self) -> Iterator[IO[bytes]]:
-        """Open a new file for writing, and flush it to the disk at the end; see :meth:`.Location.create`."""
+        """Open a new file for writing; at the end of the context, the file is flushed to the disk.
+
+        If the context ends with an error, the file is removed. See :meth:`.Location.create`.
+
+        :raises IoError: if the file exists, or the file system fails
+        """
         try:
             filesystem.make_directory(self.path.parent)
             with self.path.open("x+b") as file:
@@ -105,7 +116,7 @@ class LocalLocation(Location):
             raise io_error(error, f"remove {self.path}") from error
 
     def sizes(self) -> Mapping[str, int]:
-        """Return the size in bytes of each file directly in this directory, by name."""
+        """Return the size in bytes of each file directly in this directory, by file name; empty if there is none."""
         found = {}
         for name in self.names():
             size = (self / name).size()
@@ -114,7 +125,7 @@ class LocalLocation(Location):
         return found
 
     def names(self) -> Iterator[str]:
-        """Yield the names of the files and directories directly in this directory."""
+        """Yield the names of the files and directories directly in this directory; none if it does not exist."""
         try:
             yield from [entry.name for entry in self.path.iterdir()]
         except (FileNotFoundError, NotADirectoryError):
@@ -123,7 +134,7 @@ class LocalLocation(Location):
             raise io_error(error, f"list {self.path}") from error
 
     def size(self) -> int | None:
-        """Return the size of the file in bytes; None if there is no such file, or a directory."""
+        """Return the size of the file in bytes; None if there is no such file, or if it is a directory."""
         try:
             return self.path.stat().st_size if self.path.is_file() else None
         except FileNotFoundError:
@@ -132,7 +143,7 @@ class LocalLocation(Location):
             raise io_error(error, f"read the size of {self.path}") from error
 
     def flush(self) -> None:
-        """Flush the file and its directory to the disk; a missing file is ignored."""
+        """Flush the file and its entry in the directory to the disk; a missing file is ignored."""
         try:
             if self.path.is_file():
                 filesystem.sync_file(self.path)
@@ -143,5 +154,9 @@ class LocalLocation(Location):
             raise io_error(error, f"flush {self.path}") from error
 
     def check_writable(self, key: str) -> None:
-        """Raise an error if this user cannot create the directory or files in it; see :class:`.Location`."""
+        """Raise an error if this user cannot create the directory or files in it; see :meth:`.Location.check_writable`.
+
+        :param key: key of the pipeline's declaration that names the directory, for the message
+        :raises ConfigError: if the path is a file, or this user may not write
+        """
         filesystem.check_writable(self.path, key)

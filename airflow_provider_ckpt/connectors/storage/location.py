@@ -1,4 +1,4 @@
-"""Interface to a file or directory, wherever it lies: in a file system, or under a prefix of an object store."""
+"""Interface to a file or directory, either in a file system or, as objects below a prefix, in an object store."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import IO
 class Location(ABC):
     """A file or directory in a file system, or an object or prefix in an object store; it need not exist.
 
-    Methods raise :class:`.IoError` if the file system or the object store fails. What :meth:`write` and :meth:`create`
-    have written survives a power failure of the machine that wrote it.
+    All methods raise :class:`.IoError` if the file system or the object store fails. A file that :meth:`write` or
+    :meth:`create` has written survives a power failure.
     """
 
     @property
@@ -28,7 +28,7 @@ class Location(ABC):
     @property
     @abstractmethod
     def uri(self) -> str:
-        """Path or URL, as the Delta and Iceberg libraries expect it."""
+        """Path or URL of the file or directory, in the form that the Delta and Iceberg libraries expect."""
 
     @property
     @abstractmethod
@@ -41,17 +41,23 @@ class Location(ABC):
 
     @abstractmethod
     def __truediv__(self, name: str) -> Location:
-        """Return a file or directory inside this directory.
+        """Return the location of a file or directory inside this directory.
 
-        :param name: one or more components, separated by ``/``
+        :param name: one or more path components, separated by ``/``
         """
 
     @abstractmethod
     def resolve(self, path: str) -> Location:
-        """Return the location of an absolute path or URL in the same file system or store, or of a relative path."""
+        """Return the location of a path or URL in the same file system or object store.
+
+        :param path: an absolute path or a URL, or a path relative to this directory
+        """
 
     def sibling(self, name: str) -> Location:
-        """Return another file or directory in the same directory."""
+        """Return the location of another file or directory in the same directory.
+
+        :param name: name of the other file or directory
+        """
         return self.parent / name
 
     @abstractmethod
@@ -64,11 +70,15 @@ class Location(ABC):
 
         :param data: content of the file
         :param exclusive: whether to fail if the file exists, instead of replacing it
+        :raises IoError: if the file exists and ``exclusive`` is set, or the file system or object store fails
         """
 
     @abstractmethod
     def create(self) -> AbstractContextManager[IO[bytes]]:
-        """Open a new file for writing and reading; it exists, as a whole, once the context ends without an error."""
+        """Open a new file for writing and reading, in a context.
+
+        The file exists, as a whole, once the context ends without an error; after an error there is no file.
+        """
 
     @abstractmethod
     def remove(self) -> None:
@@ -76,7 +86,7 @@ class Location(ABC):
 
     @abstractmethod
     def sizes(self) -> Mapping[str, int]:
-        """Return the size in bytes of each file directly in this directory, by name; none if it does not exist."""
+        """Return the size in bytes of each file directly in this directory, by file name; empty if there is none."""
 
     @abstractmethod
     def names(self) -> Iterator[str]:
@@ -88,13 +98,14 @@ class Location(ABC):
 
     @abstractmethod
     def flush(self) -> None:
-        """Make a file durable that a library has written, and its entry in the directory; missing files are ignored."""
+        """Flush to the disk a file that a library has written, and its directory's entry; a missing file is ignored."""
 
     @abstractmethod
     def check_writable(self, key: str) -> None:
         """Raise an error if this user cannot create files in this directory, which need not exist yet.
 
-        An object store must also refuse to create an object twice, since receipts and fences rest on that.
+        An object store must also be able to refuse to replace an existing object, since receipts and fences rest on
+        that.
 
         :param key: key of the pipeline's declaration that names the directory, for the message
         :raises ConfigError: naming the obstacle

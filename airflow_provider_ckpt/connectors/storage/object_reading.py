@@ -1,7 +1,8 @@
-"""List the objects below a prefix of an object store, and read ranges of an object that must not have changed.
+"""List the objects below a prefix of an object store, and read ranges of an object unless it has changed.
 
-A store answers one request after the other with a page of keys, and a page may take it a tenth of a second. So a
-prefix of which many keys are known is listed in parts at once, each from one of these keys to another.
+A store lists keys page by page, one request after the other, and one page may take it a tenth of a second. So if many
+keys below a prefix are known from before, the prefix is listed in parts at the same time, each from one of these keys
+to another.
 """
 
 from __future__ import annotations
@@ -21,19 +22,22 @@ if TYPE_CHECKING:
     from obstore import ObjectMeta
 
 _PAGE = 1000
-"""Number of objects in one answer to a request to list, the largest number that the stores give."""
+"""Number of objects in one page of a listing: the largest number that the stores give."""
 
 _MAX_PARTS = 8
 _PART_KEYS = 5 * _PAGE
-"""Number of keys from which another part is worthwhile, since the last page of each part reads into the next."""
+"""Number of known keys for each part that is listed at the same time as others.
+
+With fewer keys, parts are not worthwhile, since the last page of each part overlaps the next part.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An object as the store lists it.
+    """An object of a store, as a listing describes it.
 
     :param key: the object's key
-    :param modified: time of the object's creation
+    :param modified: time at which the object's content was put
     :param size: number of bytes
     :param etag: the store's text that changes when the object's content does
     """
@@ -45,17 +49,19 @@ class StoredObject:
 
     @property
     def time(self) -> int:
-        """Time of the object's creation, in ns since 1970."""
+        """Time at which the object's content was put, in ns since 1970."""
         return int(self.modified.timestamp() * 1e9)
 
 
 def list_objects(directory: ObjectLocation, after: str = "") -> Iterator[StoredObject]:
-    """Yield the objects below a prefix, at any depth, page by page.
+    """Yield the objects below a prefix, at any depth.
+
+    They are requested page by page.
 
     :param directory: the prefix
-    :param after: key after which to begin, in the order of keys; empty for the first
+    :param after: yield only objects whose keys are greater than this one; empty for all
     :raises IoError: if the store cannot be reached, or refuses
-    :raises ConfigError: if there is no such bucket, or a key that the client library cannot name
+    :raises ConfigError: if there is no such bucket, or a key that the client library cannot name, or no e-tags
     """
     import obstore
 
@@ -78,10 +84,12 @@ def list_objects(directory: ObjectLocation, after: str = "") -> Iterator[StoredO
 
 
 def list_in_parts(directory: ObjectLocation, keys: Sequence[str]) -> Iterator[StoredObject]:
-    """Yield all objects below a prefix, as :func:`list_objects` does, but list several parts of many at the same time.
+    """Yield all objects below a prefix, as :func:`list_objects` does; parts of a long listing are requested at once.
 
     :param directory: the prefix
-    :param keys: known keys below it, sorted, between which most others are expected
+    :param keys: known keys below the prefix, sorted; the parts are chosen so that each has as many of these keys
+    :raises IoError: if the store cannot be reached, or refuses
+    :raises ConfigError: if there is no such bucket, or a key that the client library cannot name, or no e-tags
     """
     count = min(_MAX_PARTS, len(keys) // _PART_KEYS) if directory.bucket.lists_from_any_key else 0
     if count < 2:
@@ -99,11 +107,12 @@ def list_in_parts(directory: ObjectLocation, keys: Sequence[str]) -> Iterator[St
 
 
 def _list_part(directory: ObjectLocation, after: str, last: str | None) -> list[StoredObject] | None:
-    """Return the objects after a key, up to another one; None if the store does not list keys in their order.
+    """Return the objects whose keys are greater than one key and not greater than another.
 
     :param directory: the prefix
-    :param after: key after which to begin; empty for the first
-    :param last: the last key, which need not exist; None for all
+    :param after: the key before the first; empty to begin with the first of all
+    :param last: the greatest key, which need not exist; None to go on to the end
+    :return: None if the store does not list keys in their order
     """
     found: list[StoredObject] = []
     for item in list_objects(directory, after):
@@ -116,9 +125,11 @@ def _list_part(directory: ObjectLocation, after: str, last: str | None) -> list[
 
 
 def find_object(location: ObjectLocation) -> StoredObject | None:
-    """Return an object as it is now; None if there is none.
+    """Return the store's description of an object as it is now; None if there is no such object.
 
+    :param location: the object
     :raises IoError: if the store cannot be reached, or refuses
+    :raises ConfigError: if the store reports no e-tags
     """
     import obstore
 
@@ -131,13 +142,14 @@ def find_object(location: ObjectLocation) -> StoredObject | None:
 
 
 def read_range(location: ObjectLocation, start: int, end: int, etag: str) -> bytes | None:
-    """Return the bytes ``[start, end)`` of an object; None if it is missing or has another e-tag.
+    """Return the bytes from one offset to another of an object; None if it is missing or has another e-tag.
 
     :param location: the object
     :param start: offset of the first byte
     :param end: offset just after the last byte, not beyond the object's end
     :param etag: the e-tag that the object must have
-    :raises IoError: if the store cannot be reached, or refuses
+    :raises IoError: if the store cannot be reached, refuses, or sends too few bytes
+    :raises ConfigError: if the store reports no e-tags
     """
     import obstore
 

@@ -1,8 +1,8 @@
-"""Location in an object store; one that replaces an object although the condition of the request fails is refused.
+"""Read, write and list objects of an object store, and check that the store honours conditional requests.
 
 Stores are Amazon S3 and others with its protocol, Google Cloud Storage, and Azure Blob Storage. An object exists, as a
 whole, once a request to put it is acknowledged, and it is durable then. There are no directories: a directory is a
-prefix, and is there as long as an object has that prefix.
+prefix, and exists as long as an object has that prefix.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ from airflow_provider_ckpt.connectors.storage.location import Location
 from airflow_provider_ckpt.core.errors import ConfigError, IoError
 
 _PUT_PAUSES = (0.1, 0.4, 1.6)
-"""Seconds between the requests of one write whose connections break."""
+"""Seconds to wait before each repetition of a request to put an object, if the connection broke."""
 
 _PART_BYTES = 16 << 20
-"""Size from which an object is put in several parts, in bytes; smaller ones take one request and leave no parts behind.
+"""Size in bytes above which an object is put in several parts, and the size of these parts.
+
+A smaller object takes one request, so that a failed write leaves no parts behind.
 """
 
 ObjectVersion = Mapping[str, str]
-"""Version of an object's content, in the store's own terms."""
+"""Version of an object's content, as the store reports it: its e-tag, and its version id if the store has them."""
 
 
 def _version(etag: str | None, version: str | None) -> ObjectVersion:
@@ -36,7 +38,7 @@ def _version(etag: str | None, version: str | None) -> ObjectVersion:
 
 @dataclass(frozen=True, slots=True)
 class ObjectLocation(Location):
-    """An object, or a prefix, in a bucket; see :class:`.Location`.
+    """An object, or a prefix of objects, in a bucket of an object store; see :class:`.Location`.
 
     :param bucket: the bucket or container
     :param key: key of the object, or prefix without a slash at its end
@@ -66,15 +68,21 @@ class ObjectLocation(Location):
         return self.bucket.storage_options
 
     def __str__(self) -> str:
-        """Return the URL."""
+        """Return the URL of the object or prefix, for messages."""
         return self.uri
 
     def __truediv__(self, name: str) -> ObjectLocation:
-        """Return an object or prefix below this prefix."""
+        """Return the location of an object or prefix below this prefix.
+
+        :param name: one or more components, separated by ``/``
+        """
         return ObjectLocation(self.bucket, f"{self.key}/{name}" if self.key else name)
 
     def resolve(self, path: str) -> ObjectLocation:
-        """Return the location of a URL in a bucket with the same credentials, or of a path relative to this prefix."""
+        """Return the location of a URL in this store, or of a path relative to this prefix.
+
+        :param path: the path, or URL, whose bucket must accept the same credentials
+        """
         if "://" not in path:
             return self / path
         bucket, _, key = path.partition("://")[2].partition("/")
@@ -102,7 +110,8 @@ class ObjectLocation(Location):
         this content.
 
         :param data: content of the object
-        :param exclusive: whether to fail if the object exists
+        :param exclusive: whether to fail if an object with other content exists, instead of replacing it
+        :raises IoError: if such an object exists and ``exclusive`` is set, or the store fails
         """
         import obstore
 
@@ -118,7 +127,12 @@ class ObjectLocation(Location):
 
     @contextmanager
     def create(self) -> Iterator[IO[bytes]]:
-        """Collect the content in memory, and put the object at the end; see :meth:`.Location.create`."""
+        """Open a buffer in memory for writing, and put its content as the object at the end of the context.
+
+        If the context ends with an error, no object is put. See :meth:`.Location.create`.
+
+        :raises IoError: if the store cannot be reached, or refuses
+        """
         import obstore
 
         content = io.BytesIO()
@@ -141,11 +155,11 @@ class ObjectLocation(Location):
             raise self.bucket.error(error, f"remove {self}") from None
 
     def sizes(self) -> Mapping[str, int]:
-        """Return the size in bytes of each object directly below this prefix, by name."""
+        """Return the size in bytes of each object directly below this prefix, by the last component of its key."""
         return {entry["path"].rpartition("/")[2]: entry["size"] for entry in self._entries()["objects"]}
 
     def names(self) -> Iterator[str]:
-        """Yield the names of the objects and prefixes directly below this prefix."""
+        """Yield the names of the objects and prefixes directly below this prefix: the last components of their keys."""
         found = self._entries()
         for path in (*(entry["path"] for entry in found["objects"]), *found["common_prefixes"]):
             yield path.rstrip("/").rpartition("/")[2]
@@ -162,7 +176,7 @@ class ObjectLocation(Location):
             raise self.bucket.error(error, f"read the size of {self}") from None
 
     def read_version(self) -> tuple[bytes, ObjectVersion] | None:
-        """Return the content of the object and its version, for :meth:`swap`; None if there is no such object."""
+        """Return the content of the object, and its version for :meth:`swap`; None if there is no such object."""
         import obstore
 
         try:
@@ -175,13 +189,15 @@ class ObjectLocation(Location):
             raise self.bucket.error(error, f"read {self}") from None
 
     def swap(self, data: bytes, known: ObjectVersion | None) -> bool:
-        """Replace the object if it still has a known version; return False if it has another one, or had it already.
+        """Replace the object if its version is the known one; return False if the store refuses since it is not.
 
-        False does not tell whose content the object has: a request whose answer was lost may have been carried out, and
-        be refused when it is repeated. So read the object again, whatever the result; also after an error.
+        False does not prove that another process has replaced the object: if the answer to a request is lost, the
+        request is repeated, and then refused because it has been carried out. So read the object again, whatever the
+        result; also after an error.
 
         :param data: the new content, which must differ from every content that the object ever had
         :param known: version of the content to replace; None if there must be no such object
+        :raises IoError: if the store cannot be reached, or refuses for another reason
         """
         import obstore
 
@@ -195,7 +211,11 @@ class ObjectLocation(Location):
         return True
 
     def copy_to(self, target: ObjectLocation) -> bool:
-        """Copy the object within its bucket, replacing an existing one; return False if there is no such object."""
+        """Copy the object within its bucket, replacing an existing one; return False if there is no such object.
+
+        :param target: the copy
+        :raises IoError: if the store cannot be reached, or refuses
+        """
         import obstore
 
         try:
@@ -207,7 +227,7 @@ class ObjectLocation(Location):
         return True
 
     def objects(self) -> Iterator[str]:
-        """Yield the keys of all objects below this prefix, relative to it."""
+        """Yield the keys of all objects below this prefix, at any depth, without the prefix itself."""
         import obstore
 
         start = len(self.key) + 1 if self.key else 0
@@ -223,7 +243,14 @@ class ObjectLocation(Location):
         """Do nothing: an object is durable once its request was acknowledged."""
 
     def check_writable(self, key: str) -> None:
-        """Put an object twice and remove it, to find out what the store permits; see :class:`.Location`."""
+        """Raise an error if the store does not let objects be put and removed, or ignores the conditions of requests.
+
+        A probe object is put several times and removed. See :meth:`.Location.check_writable`.
+
+        :param key: key of the pipeline's declaration that names the directory, for the message
+        :raises ConfigError: if there is no such bucket, access is denied, or the store ignores conditions
+        :raises IoError: if the store cannot be reached
+        """
         import obstore
 
         probe = self / f"_ckpt/probe-{secrets.token_hex(8)}"
@@ -248,11 +275,12 @@ class ObjectLocation(Location):
             raise self.bucket.error(error, f"write to {self}") from None
 
     def _refuse_unconditional(self, probe: ObjectLocation, condition: str | ObjectVersion, key: str) -> None:
-        """Raise an error if the store replaces an object although a condition does not hold.
+        """Raise an error if the store replaces an object although the condition of the request does not hold.
 
         :param probe: an existing object
         :param condition: ``create``, or a version that the object does not have any more
         :param key: key of the pipeline's declaration that names the directory, for the message
+        :raises ConfigError: naming the condition that the store ignores
         """
         if probe._refuses(b"2", condition):
             return
@@ -265,10 +293,10 @@ class ObjectLocation(Location):
         )
 
     def _refuses(self, data: bytes, condition: str | ObjectVersion) -> bool:
-        """Put the object under a condition, and return whether the store refuses that.
+        """Put the object under a condition, and return whether the store refuses the request because it does not hold.
 
         :param data: content of the object
-        :param condition: ``create``, or the version that the object must have
+        :param condition: ``create`` if there must be no object, or the version that the object must have
         """
         import obstore
 
@@ -279,7 +307,7 @@ class ObjectLocation(Location):
         return False
 
     def _put(self, data: bytes | memoryview, **options: Any) -> None:
-        """Put the object; repeat the request if the connection broke, which the library leaves to its caller.
+        """Put the object; repeat the request if the connection broke, since the library does not.
 
         :param data: content of the object
         :param options: options of the library's ``put``

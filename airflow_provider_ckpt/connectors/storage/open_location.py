@@ -1,4 +1,4 @@
-"""Open the location that a path or URL in a pipeline names."""
+"""Find the location, in a file system or an object store, that a path or URL in a pipeline names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def open_location(text: str, key: str, connection: Connection | None = None) -> 
 
     :param text: path, ``file://`` URL, or URL of an object store: ``s3://bucket/prefix``, ``gs://bucket/prefix``,
         ``az://container/prefix`` or ``abfss://container@account.dfs.core.windows.net/prefix``
-    :param key: key of the pipeline's declaration that names it, for messages
+    :param key: key of the pipeline's declaration that has the path or URL, for messages
     :param connection: the object store's connection; for a relative path, a connection of type ``fs`` with its base
     :raises ConfigError: if the path or URL cannot be used, or the connection does not fit it
     """
@@ -38,10 +38,10 @@ def open_location(text: str, key: str, connection: Connection | None = None) -> 
 
 
 def open_url(text: str, key: str, options: StoreOptions) -> ObjectLocation:
-    """Return the location that the URL of an object store names; nothing is requested from it yet.
+    """Return the location that the URL of an object store names; nothing is requested from the store yet.
 
     :param text: the URL
-    :param key: name of what the URL belongs to, for messages
+    :param key: key of the pipeline's declaration that has the URL, or the name of a table that is there, for messages
     :param options: credentials and endpoint of the store
     :raises ConfigError: if the URL cannot be used
     """
