@@ -39,7 +39,7 @@ _CLAIMED = frozenset({AttemptOutcome.DELIVERED, AttemptOutcome.REJECTED, Attempt
 
 
 class DeadLetterStore(Protocol):
-    """Store outside the sink for the dead letters of one pipeline and ledger.
+    """Interface of a store outside the sink for the dead letters of one pipeline and ledger.
 
     Methods raise :class:`CkptError` or one of its subclasses.
     """

@@ -87,7 +87,12 @@ def to_python(column: pa.Array, text: _ToText, maps: _MapType = list) -> list[An
 
 
 def _to_python_value(value: pa.Scalar, text: _ToText, maps: _MapType) -> Any:
-    """Convert one Arrow value to a Python object, recursively; parameters as in :func:`to_python`."""
+    """Convert one Arrow value to a Python object, recursively.
+
+    :param value: the Arrow value
+    :param text: see :func:`to_python`
+    :param maps: see :func:`to_python`
+    """
     import pyarrow as pa
 
     if not value.is_valid:
@@ -121,14 +126,20 @@ def parse(written: Sequence[str | None], kind: pa.DataType) -> pa.Array:
 
 
 def parse_microseconds(written: str) -> int:
-    """Return the microseconds since 1970 of a timestamp in UTC, given as the text of :func:`timestamp_text`."""
+    """Return the microseconds since 1970 of a timestamp in UTC, given as the text of :func:`timestamp_text`.
+
+    :param written: the text
+    """
     import pyarrow as pa
 
     return int(parse([written], pa.timestamp("us", "UTC"))[0].value)
 
 
 def is_out_of_range(column: pa.Array) -> pa.Array:
-    """Return a boolean array: true for each date or timestamp that Arrow cannot convert to text."""
+    """Return a boolean array that is true for each date or timestamp that Arrow cannot convert to text.
+
+    :param column: column of dates or timestamps
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -50,7 +50,10 @@ class PositionDigest:
 
     @classmethod
     def total(cls, parts: Iterable[PositionDigest]) -> PositionDigest:
-        """Return the digest of the union of several disjoint sets of positions, given the digest of each, with sums."""
+        """Return the digest of the union of several sets of positions that have no position in common.
+
+        :param parts: digest of each set; none of them may lack the sums
+        """
         count, sums = 0, (0, 0, 0)
         for part in parts:
             assert part.sums is not None

@@ -226,7 +226,10 @@ class SinkThatCreatesTarget(Protocol):
 
 @runtime_checkable
 class SinkWithSchemaChanges(Protocol):
-    """A sink whose target can get other columns; each schema version has a receipt in the sink."""
+    """A sink that can change the columns of its target to those of a new schema version of the source.
+
+    Each schema version whose changes were made has a receipt in the sink.
+    """
 
     def schema_versions(self) -> Sequence[SchemaVersion]:
         """Return the schema versions of this ledger's pipeline that have a receipt, in any order."""

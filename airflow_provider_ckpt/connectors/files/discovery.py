@@ -124,7 +124,11 @@ def _only_links(listing: Listing, known: Sequence[SourceFile]) -> bool:
 
 
 def _only_links_error(path: str, listing: Listing) -> SourceError:
-    """Return the error for a source in which only symbolic links match, which are not followed."""
+    """Return the error for a source whose directory or pattern matches only symbolic links, which are not followed.
+
+    :param path: ``source.path``, for the message
+    :param listing: the files that match, with the links that were left out
+    """
     count, first = listing.left_out.pop(LINK)
     return SourceError(
         f"source.path {path}: there is nothing but {_counted(count, LINK)}, such as {first!a}, and links are not "

@@ -51,7 +51,11 @@ class ParquetReader:
                 yield self._records(batch, segment["base"] + first, rows)
 
     def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
-        """Return the dead letter headers of a record: its file, and the number of its row in the file, from 0."""
+        """Return the dead letter headers that locate a record: its file, and the number of its row in the file, from 0.
+
+        :param task: the batch
+        :param position: position of the record
+        """
         return origin_headers(task, position)
 
     def close(self) -> None:

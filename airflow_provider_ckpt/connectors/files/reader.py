@@ -63,7 +63,11 @@ class FilesReader:
                 raise self._storage.read_error(path, etag, error) from error
 
     def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
-        """Return the dead letter headers of a record: its file, and the offset in bytes at which it begins there."""
+        """Return the dead letter headers that locate a record: its file, and the offset in bytes where it begins.
+
+        :param task: the batch
+        :param position: position of the record
+        """
         return origin_headers(task, position)
 
     def close(self) -> None:

@@ -121,6 +121,8 @@ class FilesReceipts:
 
         Bundles that were created since this object listed them are not read. This is safe: only a newer fence creates a
         bundle, and that fence refuses a claim that is based on the result.
+
+        :param key: key of the batch
         """
         entry = self.find_by_marker(marker_name(key))
         if entry is not None:
@@ -154,7 +156,10 @@ class FilesReceipts:
         return sorted(unknown, key=lambda receipt: receipt.key)
 
     def entries(self, keys: Collection[BatchKey]) -> dict[BatchKey, ClaimedReceipt]:
-        """Return the claimed receipts of the given batches; batches without a receipt are left out."""
+        """Return the claimed receipts of the given batches; batches without a receipt are left out.
+
+        :param keys: keys of the batches
+        """
         wanted = set(keys)
         found: dict[BatchKey, ClaimedReceipt] = {}
         for entries in chain([self._read_markers()], (bundle.entries for bundle in self._bundles())):

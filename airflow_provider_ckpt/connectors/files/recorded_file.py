@@ -79,7 +79,11 @@ def open_recorded(path: str, etag: str, *, follow_links: bool = False) -> Binary
 
 
 def is_unchanged(path: str, etag: str) -> bool:
-    """Return whether a file exists and has its recorded identity."""
+    """Return whether a file exists and still has the identity that was recorded for it.
+
+    :param path: absolute path of the file
+    :param etag: the recorded identity, as text
+    """
     try:
         return etag_of(Path(path).stat()) == etag
     except OSError:

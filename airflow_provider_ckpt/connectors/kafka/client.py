@@ -210,12 +210,18 @@ def to_error_info(error: KafkaError, kind: ErrorType, operation: str, connection
 
 
 def is_not_retriable(error: KafkaError) -> bool:
-    """Return whether a retry cannot succeed, as after a wrong password, or if a permission or the topic is missing."""
+    """Return whether a retry cannot succeed, as after a wrong password, or if a permission or the topic is missing.
+
+    :param error: the client's error
+    """
     return error.code() in error_codes(_NOT_RETRIABLE)
 
 
 def is_leader_election(error: KafkaError) -> bool:
-    """Return whether a partition temporarily has no leader, as after a restart of a broker."""
+    """Return whether an error means that a partition temporarily has no leader, as after a restart of a broker.
+
+    :param error: the client's error
+    """
     return error.code() in error_codes(_LEADER_ELECTION)
 
 

@@ -133,7 +133,10 @@ def time_text(time: str) -> str:
 
 
 def parse_time_text(text: str) -> str:
-    """Return the value of the timestamp column, as text, for an output of :func:`time_text`, whose inverse this is."""
+    """Return the value of the timestamp column, as text, from which :func:`time_text` made the given text.
+
+    :param text: output of :func:`time_text`
+    """
     return (
         timestamp_text(-int(text.removesuffix(_MILLISECONDS_SUFFIX)), zoned=True)
         if text.endswith(_MILLISECONDS_SUFFIX)

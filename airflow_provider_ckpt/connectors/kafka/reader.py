@@ -114,7 +114,11 @@ class KafkaReader:
             raise self._with_location(error, task) from None
 
     def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
-        """Return the dead letter headers with topic, partition and offset of a record."""
+        """Return the dead letter headers that locate a record: its topic, partition and offset.
+
+        :param task: the batch
+        :param position: position of the record
+        """
         return {
             "source-topic": self._topic,
             "source-partition": task.key.source.rpartition("-")[2],

@@ -186,7 +186,10 @@ class KafkaSink:
             yield from found.get(source, ())
 
     def _secrets(self, sources: Sequence[AttemptKey]) -> Mapping[AttemptKey, bytes | None]:
-        """Return the secret that signs each attempt's dead letters, from its receipt; None if there is no secret."""
+        """Return for each attempt the secret that signs its dead letters, from its receipt; None if there is none.
+
+        :param sources: the attempts
+        """
         if not self._receipts_topic():
             return dict.fromkeys(sources)
         with closing(self._receipts_reader(committed=True)) as reader:

@@ -210,8 +210,9 @@ def _numeric_encoder(column: Column, kind: pa.DataType) -> Encoder | None:
 
 
 def _infallible_encoding(kind: pa.DataType) -> tuple[Encoder, str, str] | None:
-    """Return an encoding that cannot fail for types with values that have no binary form, such as texts and times.
+    """Return an encoding that cannot fail, for column types with values that have no binary form, such as texts.
 
+    :param kind: Arrow type of the column
     :return: the encoding, the SQL type that it yields, and the SQL expression that converts it back, with ``{0}`` for
         the sent column; None for other types
     """

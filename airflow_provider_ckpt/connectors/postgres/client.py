@@ -40,7 +40,7 @@ _REFUSED_LOGIN = re.compile(
 )
 _DRIVER_NOISE = re.compile(r"^[A-Z_]+: |\[libpq\] |(?:PGRES_FATAL_ERROR )|\. SQLSTATE: \w{5}$")
 _QUOTED_VALUE = re.compile(r'"(?:.*"|.*)|0x[0-9a-f]{2}(?: 0x[0-9a-f]{2})*', re.DOTALL)
-"""A quoted value in a message, which may contain quotes or be truncated, or the bytes of a value in hexadecimal."""
+"""Pattern of a quoted value in a message, which may contain quotes or be truncated, or of bytes in hexadecimal."""
 _SERVER_MESSAGE = re.compile(r"(?:ERROR|FATAL|PANIC):  (.+)", re.DOTALL)
 
 

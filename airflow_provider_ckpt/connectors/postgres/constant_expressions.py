@@ -33,7 +33,7 @@ _EVALUABLE = re.compile(
 """Pattern of an expression that the server may evaluate, after the content of its string constants has been removed."""
 
 _TO_CLASS = re.compile(rf"({_STRING.pattern})|::(?:pg_catalog\.)?regclass\b", re.IGNORECASE)
-"""A string constant, or a cast to ``regclass``, the name of a relation."""
+"""Pattern of a string constant, or of a cast to ``regclass``, the type of the name of a relation."""
 
 _TEXT_CALL = re.compile(r"pg_catalog\.\w++\(")
 _FORMAT = re.compile(
@@ -41,10 +41,10 @@ _FORMAT = re.compile(
     rf"|pg_catalog\.format\((\s*+({_STRING.pattern})(?:::(?:pg_catalog\.)?(?:text|varchar)\b)?+\s*+[,)])?",
     re.IGNORECASE,
 )
-"""A string constant, or a call of ``format``, with its template if that is a constant."""
+"""Pattern of a string constant, or of a call of ``format``, with its template if that is a constant."""
 
 _WIDTH = re.compile(r"%(?:[0-9]++\$)?-*+(?:\*|[0-9]{3})")
-"""A field width in a template of ``format`` that is taken from an argument or has more than two digits."""
+"""Pattern of a field width, in a template of ``format``, that is taken from an argument or has more than two digits."""
 
 
 def time_limited(query: str) -> str:

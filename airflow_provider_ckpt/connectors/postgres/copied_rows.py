@@ -91,7 +91,11 @@ def _at(data: bytes, offset: int, form: str, starts: npt.NDArray[np.int64]) -> n
 
 
 def _to_positions(kind: CursorKind, values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the positions of cursor values in PostgreSQL's binary form, which counts dates and times from 2000."""
+    """Return the positions of cursor values in PostgreSQL's binary form, which counts dates and times from 2000.
+
+    :param kind: type of the cursor
+    :param values: the cursor values
+    """
     if kind in INTEGERS:
         return values
     if kind is CursorKind.DATE:

@@ -313,8 +313,10 @@ def _quote(code: str) -> str:
 def _numbering_table(text: str) -> list[str]:
     """Return the name of the table into which a statement inserts a row to obtain a number (``INSERT … RETURNING``).
 
-    The number then comes from the sequences of that table. The name is returned as a list of one element, which is
-    empty for any other statement.
+    The number then comes from the sequences of that table.
+
+    :param text: the statement
+    :return: a list of the one name; empty for any other statement
     """
     inserted = _INSERTED.search(text)
     return [inserted[1]] if inserted and _RETURNING.search(text, inserted.end()) else []

@@ -96,7 +96,7 @@ class PostgresFullSource(SourceSession):
             )
 
     def start(self, partition: str, start_from: str | int) -> Start:  # noqa: ARG002 - a refresh reads all rows
-        """Return the first page, 0."""
+        """Return the first page, 0, for any ``start_from``; see :meth:`Source.start`."""
         return Start(0)
 
     def begin_refresh(self, partition: str) -> RefreshExtent:  # noqa: ARG002 - the table is the only partition
@@ -160,11 +160,11 @@ class PostgresFullSource(SourceSession):
         return False
 
     def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[PositionDigest] | None:  # noqa: ARG002
-        """Return None: no row can appear in a snapshot."""
+        """Return None, since no row can appear in a snapshot; see :meth:`Source.digests`."""
         return None
 
     def positions(self, partition: str, span: Range) -> Sequence[int]:  # noqa: ARG002
-        """Raise an error, since :meth:`digests` returns no digests."""
+        """Raise an error, since :meth:`digests` returns no digests to compare with; see :meth:`Source.positions`."""
         raise SourceError("a refresh has no positions to compare", pipeline=self._pipeline, position=span.start)
 
     def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:  # noqa: ARG002

@@ -215,7 +215,10 @@ class LateRowSearch:
         return f"{span} AND {self._unseen_condition(before)}" if dated else span
 
     def _greatest_row_signs(self, before: SourceSnapshot) -> Iterator[LateRowSign]:
-        """Yield a sign if the table's greatest row is late: below the last plan's end, and written after that plan."""
+        """Yield a sign if the table's greatest row is late: below the last plan's end, and written after that plan.
+
+        :param before: snapshot of the source at the last planning
+        """
         if self._greatest is None or self._greatest >= before.end - 1 or self._rows_only_removed(before):
             return
         if self._has_readable_xids:
@@ -235,6 +238,8 @@ class LateRowSearch:
         """Return whether a sequence proves that the greatest position fell only because rows were removed.
 
         A sequence proves this if its next value is not below the end of the last plan.
+
+        :param before: snapshot of the source at the last planning
         """
         return any(
             item.last is not None and item.last + max(item.step, 1) - 1 >= before.end - 1 for item in self._sequences
@@ -294,7 +299,8 @@ class LateRowSearch:
     def _column(self, item: Origin) -> str | None:
         """Return, as SQL, the column of a relation below a view that the view shows as the cursor.
 
-        Return None if there is none or the user may not read it.
+        :param item: the relation
+        :return: None if there is no such column or the user may not read it
         """
         name = self._columns.get(item.oid)
         return quote(name) if name is not None and self._fetch(_MAY_READ, [item.oid])[0][0] else None
@@ -343,8 +349,10 @@ class LateRowSearch:
     def _unseen_condition(self, before: SourceSnapshot) -> str:
         """Return the SQL condition for rows ``t`` written by a transaction that the last planning could not see.
 
-        If the run looks for changes of columns, this excludes the rows of a relation with a new file that a transaction
-        wrote which altered one of its columns: ALTER TABLE has rewritten them.
+        If the run looks for changes of columns, rows that ALTER TABLE has rewritten are excluded: those of a relation
+        with a new file, written by a transaction that altered one of its columns.
+
+        :param before: snapshot of the source at the last planning
         """
         unseen = (
             f"NOT txid_visible_in_snapshot({_WRITTEN.format(row='t')}, {literal(before.transactions)}::txid_snapshot)"

@@ -121,7 +121,10 @@ class NewRowCounter:
         ]
 
     def _without_new_rows(self, relations: Sequence[_Relation]) -> set[str]:
-        """Return the names of the pipelines whose next planning would find nothing to plan and nothing to refuse."""
+        """Return the names of the pipelines whose next planning would find nothing to plan and nothing to refuse.
+
+        :param relations: the tables, each with its pipeline's progress
+        """
         snapshots = {item.oid: _snapshot(item.progress) for item in relations}
         known = {oid: snapshot for oid, snapshot in snapshots.items() if snapshot is not None}
         candidates = [item for item in relations if item.oid in known]
@@ -148,7 +151,10 @@ class NewRowCounter:
         }
 
     def _greatest(self, relations: Sequence[_Relation]) -> Mapping[int, int | None]:
-        """Return the greatest position in each table, by the table's oid; None for an empty table."""
+        """Return the greatest position in each table, by the table's oid; None for an empty table.
+
+        :param relations: the tables
+        """
         parts = [
             f"SELECT {item.oid}::bigint, {position_sql(item.kind, 'c')} "
             f"FROM (SELECT max({item.cursor}) AS c FROM {item.sql}) AS m"
@@ -179,7 +185,10 @@ def _from_planned_end(relation: _Relation) -> str:
 
 
 def _snapshot(progress: TableProgress) -> SourceSnapshot | None:
-    """Return the snapshot that the table's last planning stored; None if there is none, or its end is another."""
+    """Return the snapshot that a table's last planning stored; None if there is none that belongs to the last plan.
+
+    :param progress: the table and its pipeline's progress
+    """
     state = progress.state or {}
     if SNAPSHOT not in state:
         return None

@@ -34,13 +34,14 @@ class PostgresPageCopy(PostgresRawCopy):
         return None if table is None else PageQuery(table)
 
     def _to_rows(self, messages: Sequence[bytes], query: BatchQuery, task: BatchTask) -> RawRows | None:  # noqa: ARG002
-        """Return the rows of a COPY; each has the batch's first page as its position, since no receipt stores it.
+        """Return the rows of a COPY, each with the number of the batch's first page as its position.
 
-        Return None if the messages are not one for each row.
+        The exact positions are not needed, since no receipt of a refresh stores positions.
 
         :param messages: all messages of the COPY
         :param query: not used
         :param task: the batch
+        :return: None if the messages are not one for each row
         """
         import numpy as np
 

@@ -183,7 +183,10 @@ class PostgresRawCopy:
         return [cursor, *(name for name, _ in self._shape.columns if name != cursor)]
 
     def _target_name(self, task: BatchTask) -> str:  # noqa: ARG002 - all batches go to one table
-        """Return the name of the table to which a batch is copied, as a pipeline would name it."""
+        """Return the name of the table to which a batch is copied, as a pipeline would name it.
+
+        :param task: the batch
+        """
         return self._pipeline.sink.place
 
     def _describe(self, session: Session, task: BatchTask) -> BatchQuery | None:  # noqa: ARG002 - the same for all
@@ -209,9 +212,12 @@ class PostgresRawCopy:
         return RecordPositions.of(rows.positions).text()
 
     def _read(self, task: BatchTask) -> RawRows | None:
-        """Read a batch; return None if its rows cannot be copied raw.
+        """Read a batch from the source table as the bytes of binary COPY.
 
         The first call opens both connections and compares the tables.
+
+        :param task: the batch
+        :return: None if the rows cannot be copied raw
         """
         if self._reading is None:
             self._open(task)

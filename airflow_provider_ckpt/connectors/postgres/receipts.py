@@ -104,9 +104,9 @@ class BookkeepingTables:
     def claim(self) -> str:
         """Statement that claims a receipt, and locks the fence row until the transaction ends.
 
-        Values: ledger, pipeline, epoch, generation, partition, seq, range start and end, verdict, attempt, the four
-        counts (read, delivered, filtered, dead-lettered), time, bound, positions. It fails with SQLSTATE 23502 (the
-        epoch is NULL) if the fence has another epoch, and with 23505 if the batch has a receipt already.
+        Bound values: ledger, pipeline, epoch, generation, partition, seq, range start and end, verdict, attempt, the
+        four counts (read, delivered, filtered, dead-lettered), time, bound, positions. It fails with SQLSTATE 23502
+        (the epoch is NULL) if the fence has another epoch, and with 23505 if the batch has a receipt already.
         """
         return f"""
             INSERT INTO {self.table(RECEIPT)} (ledger, pipeline, epoch, generation, partition, seq, range_start,
@@ -121,7 +121,7 @@ class BookkeepingTables:
     def update_counts(self) -> str:
         """Statement that corrects the counts of a receipt claimed in the same transaction.
 
-        Values: the key's five parts, then the numbers of delivered, filtered and dead-lettered records.
+        Bound values: the key's five parts, then the numbers of delivered, filtered and dead-lettered records.
         """
         return f"""
             UPDATE {self.table(RECEIPT)}
@@ -133,7 +133,7 @@ class BookkeepingTables:
     def store_added(self, added: str) -> str:
         """Return the statement that stores in a batch's receipt the number of rows that the batch added to the target.
 
-        Values: the key's five parts.
+        Bound values: the key's five parts.
 
         :param added: SQL expression of that number
         """
@@ -144,7 +144,7 @@ class BookkeepingTables:
 
     @property
     def receipt(self) -> str:
-        """Query of the receipt of one batch. Values: the key's five parts."""
+        """Query of the receipt of one batch. Bound values: the key's five parts."""
         return f"""
             SELECT {_RECEIPT_COLUMNS} FROM {self.table(RECEIPT)}
             WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND generation = {{2}}::int
@@ -152,7 +152,10 @@ class BookkeepingTables:
 
     @property
     def partitions(self) -> str:
-        """Query of the partitions that have receipts, with one index lookup for each. Values: ledger, pipeline."""
+        """Query of the partitions that have receipts, with one index lookup for each.
+
+        Bound values: ledger, pipeline.
+        """
         least = (
             f"SELECT min(partition) FROM {self.table(RECEIPT)} WHERE ledger = {{0}}::text AND pipeline = {{1}}::text"
         )
@@ -166,7 +169,8 @@ class BookkeepingTables:
     def receipts(self) -> str:
         """Query of a partition's receipts that the ledger does not know.
 
-        Values: ledger, pipeline, partition, and the generation and position up to which the ledger knows all receipts.
+        Bound values: ledger, pipeline, partition, and the generation and position up to which the ledger knows all
+        receipts.
         """
         return f"""
             SELECT {_RECEIPT_COLUMNS} FROM {self.table(RECEIPT)}
@@ -175,7 +179,7 @@ class BookkeepingTables:
 
     @property
     def receipts_of_generation(self) -> str:
-        """Query of all receipts of a partition's generation. Values: ledger, pipeline, generation, partition."""
+        """Query of all receipts of a partition's generation. Bound values: ledger, pipeline, generation, partition."""
         return f"""
             SELECT {_RECEIPT_COLUMNS} FROM {self.table(RECEIPT)}
             WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND generation = {{2}}::int
@@ -185,7 +189,7 @@ class BookkeepingTables:
     def batches_without_receipt(self) -> str:
         """Query that returns, of the given batches, those that have no receipt.
 
-        Values: ledger, pipeline, and the batches as a JSON array of ``[generation, partition, seq]``.
+        Bound values: ledger, pipeline, and the batches as a JSON array of ``[generation, partition, seq]``.
         """
         return f"""
             SELECT (wanted ->> 0)::int, wanted ->> 1, (wanted ->> 2)::bigint
@@ -200,7 +204,7 @@ class BookkeepingTables:
     def dead_letters(self) -> str:
         """Query of an attempt's dead letters, in a fixed order.
 
-        Values: the key's five parts, attempt, epoch.
+        Bound values: the key's five parts, attempt, epoch.
         """
         return f"""
             SELECT position, key, value, error_type, error, sqlstate, headers, at FROM {self.table(DEAD_LETTER)}
@@ -214,7 +218,7 @@ class BookkeepingTables:
 
         It replaces a replay that is stored for the same partition. Such a replay exists only if the ledger was restored
         to a time before it, and nothing of it was sent: otherwise the ledger would know the side partition from
-        receipts. Values: ledger, pipeline, partition, replay as JSON text.
+        receipts. Bound values: ledger, pipeline, partition, replay as JSON text.
         """
         return f"""
             INSERT INTO {self.table(REPLAY)} (ledger, pipeline, partition, replay)
@@ -224,7 +228,10 @@ class BookkeepingTables:
 
     @property
     def replays(self) -> str:
-        """Query of the stored replays of the given side partitions. Values: ledger, pipeline, ids of the partitions."""
+        """Query of the stored replays of the given side partitions.
+
+        Bound values: ledger, pipeline, ids of the partitions.
+        """
         return f"""
             SELECT partition, replay FROM {self.table(REPLAY)}
             WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND partition = ANY ({{2}}::text[])"""
@@ -233,7 +240,7 @@ class BookkeepingTables:
     def stored_file_lists(self) -> str:
         """Query of lists of discovered source files, which are stored in the table of replays.
 
-        Values: ledger, pipeline, smallest ordinal of a list's first file.
+        Bound values: ledger, pipeline, smallest ordinal of a list's first file.
         """
         return f"""
             SELECT replay FROM {self.table(REPLAY)}
@@ -245,8 +252,8 @@ class BookkeepingTables:
     def claim_schema_version(self) -> str:
         """Statement that claims the receipt of a schema version, and locks the fence row until the transaction ends.
 
-        It returns no row if the fence has another epoch, or the version has a receipt. Values: ledger, pipeline, epoch,
-        name of the receipt, version as JSON text.
+        It returns no row if the fence has another epoch, or the version has a receipt. Bound values: ledger, pipeline,
+        epoch, name of the receipt, version as JSON text.
         """
         return f"""
             INSERT INTO {self.table(REPLAY)} (ledger, pipeline, partition, replay)
@@ -256,26 +263,29 @@ class BookkeepingTables:
 
     @property
     def schema_versions(self) -> str:
-        """Query of the schema versions that have a receipt, in the table of replays. Values: ledger, pipeline."""
+        """Query of the schema versions that have a receipt, in the table of replays. Bound values: ledger, pipeline."""
         return f"""
             SELECT replay FROM {self.table(REPLAY)}
             WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND left(partition, 7) = 'schema:'"""
 
     @property
     def fence_epoch(self) -> str:
-        """Query of the epoch of a pipeline's fence; no row if it was never raised. Values: ledger, pipeline."""
+        """Query of the epoch of a pipeline's fence; no row if it was never raised. Bound values: ledger, pipeline."""
         return f"SELECT epoch FROM {self.table(FENCE)} WHERE ledger = {{0}}::text AND pipeline = {{1}}::text"
 
     @property
     def lock_fence(self) -> str:
-        """Query like :attr:`fence_epoch` that locks the fence until the transaction ends. Values: ledger, pipeline."""
+        """Query like :attr:`fence_epoch` that also locks the fence's row until the transaction ends.
+
+        Bound values: ledger, pipeline.
+        """
         return f"{self.fence_epoch} FOR SHARE"
 
     @property
     def raise_fence(self) -> str:
         """Statement that raises the fence to an epoch but never lowers it; it waits for the lock of the fence's row.
 
-        It returns a row only if it raised the fence. Values: ledger, pipeline, epoch.
+        It returns a row only if it raised the fence. Bound values: ledger, pipeline, epoch.
         """
         return f"""
             INSERT INTO {self.table(FENCE)} AS f (ledger, pipeline, epoch)
@@ -287,7 +297,7 @@ class BookkeepingTables:
     def store_target_snapshot(self) -> str:
         """Statement that stores a snapshot of the target in the fence's row, if the fence has the given epoch.
 
-        The snapshot describes the target's state (see :mod:`~.restored_target`). Values: ledger, pipeline, epoch,
+        The snapshot describes the target's state (see :mod:`~.restored_target`). Bound values: ledger, pipeline, epoch,
         snapshot as JSON text.
         """
         return f"""
@@ -298,7 +308,7 @@ class BookkeepingTables:
     def target_snapshot(self) -> str:
         """Query of the stored snapshot of the target, and of a boolean: whether any receipt counts delivered rows.
 
-        The query returns no row if there is no snapshot. Values: ledger, pipeline.
+        The query returns no row if there is no snapshot. Bound values: ledger, pipeline.
         """
         return f"""
             SELECT target_snapshot, EXISTS (
@@ -309,5 +319,5 @@ class BookkeepingTables:
 
     @property
     def fences(self) -> str:
-        """Query of all ledgers that have a fence for a pipeline, with the fences' epochs. Values: pipeline."""
+        """Query of all ledgers that have a fence for a pipeline, with the fences' epochs. Bound values: pipeline."""
         return f"SELECT ledger, epoch FROM {self.table(FENCE)} WHERE pipeline = {{0}}::text"

@@ -112,7 +112,7 @@ class SinkRoles:
 
     @property
     def sql(self) -> str:
-        """SQL script that grants the rights; it can be run again without harm."""
+        """SQL script that grants the writer and the reader their rights; it can be run again without harm."""
         bookkeeping = BookkeepingTables(self.schema)
         schema, writer, reader = quote(self.schema), quote(self.writer), quote(self.reader)
         changed = ", ".join(f"{schema}.{quote(name)}" for name in (FENCE, RECEIPT, REPLAY))
@@ -192,7 +192,10 @@ class SinkRoles:
 
 
 def array_sql(names: Iterable[str]) -> str:
-    """Return an SQL expression of an array that consists of the given texts."""
+    """Return an SQL expression of an array that consists of the given texts.
+
+    :param names: the texts
+    """
     return f"ARRAY[{', '.join(map(literal, names))}]::text[]"
 
 
@@ -201,7 +204,12 @@ def _digest(role: str) -> str:
 
 
 def create_roles(names: Iterable[str]) -> list[str]:
-    """Return SQL statements that create those roles that do not exist; they can log in once they have a password."""
+    """Return SQL statements that create those of the given roles that do not exist.
+
+    A new role can log in once it has a password.
+
+    :param names: names of the roles
+    """
     return [
         anonymous_block(
             f"IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = {literal(name)}) "

@@ -89,7 +89,10 @@ class SinkSession:
             yield self._target(fetch)
 
     def _bookkeeping(self, fetch: Fetch) -> BookkeepingTables:
-        """Return the bookkeeping tables, which are in the target's schema, even if the target does not exist yet."""
+        """Return the bookkeeping tables, which are in the target's schema, even if the target does not exist yet.
+
+        :param fetch: runs a query on the sink's database and returns its rows
+        """
         if self._creation is not None and self._find_target(fetch) is None:
             return BookkeepingTables(self._creation.schema(fetch))
         return BookkeepingTables(self._target(fetch).schema)
@@ -97,6 +100,7 @@ class SinkSession:
     def _target(self, fetch: Fetch) -> Table:
         """Return the description of the target.
 
+        :param fetch: runs a query on the sink's database and returns its rows
         :raises ConfigError: if the target does not exist
         """
         table = self._find_target(fetch)
@@ -112,6 +116,7 @@ class SinkSession:
     def _find_target(self, fetch: Fetch) -> Table | None:
         """Return the description of the target; None if it does not exist.
 
+        :param fetch: runs a query on the sink's database and returns its rows
         :raises ConfigError: if the name is that of a view or another relation that is not a table
         """
         if self._described is not None:

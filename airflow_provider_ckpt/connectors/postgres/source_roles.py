@@ -46,7 +46,7 @@ class SourceRoles:
 
     @property
     def sql(self) -> str:
-        """SQL script that grants the rights; it can be run again without harm."""
+        """SQL script that grants the reader its rights; it can be run again without harm."""
         schema, reader = quote(self.schema), quote(self.reader)
         function = f"{schema}.{HISTORY_FUNCTION}()"
         statements = (

@@ -110,7 +110,10 @@ class SourceSession:
             raise to_exception(error_info(error, ErrorType.SOURCE, f"planning from {self._name}", lost=lost)) from error
 
     def _describe(self, fetch: Fetch) -> Table | None:
-        """Return the description of the table; None if it does not exist."""
+        """Return the description of the table; None if it does not exist.
+
+        :param fetch: runs a query on the source database and returns its rows
+        """
         return describe_table(fetch, self._name)
 
     def _table(self, fetch: Fetch) -> Table:

@@ -72,7 +72,10 @@ class SourceSnapshot:
         return cls(**{**data, "sequences": sequences, "files": files, "attached": attached})
 
     def is_equivalent(self, other: SourceSnapshot) -> bool:
-        """Return whether two snapshots of a source are the same except for transaction ids and the end of the log."""
+        """Return whether two snapshots of a source are the same except for transaction ids and the end of the log.
+
+        :param other: the snapshot to compare this one with
+        """
         return self == replace(other, transactions=self.transactions, xid=self.xid, log=self.log)
 
 

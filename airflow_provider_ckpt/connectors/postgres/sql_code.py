@@ -35,25 +35,25 @@ _DECLARATION = (
     rf"(?!declare\b)\s*+({_NAME})\s++"
     r"(?:[^:='(]+?(?:\([^()]*+\)[^:='(]*?)?(?::=|=|\bdefault\b)\s*+(.+)|[^:='(]++)"
 )
-"""A variable's declaration, with its initial value if it has one."""
+"""Pattern of a variable's declaration, with its initial value if it has one."""
 
 _DECLARED = re.compile(rf"\bdeclare {_DECLARATION}", re.IGNORECASE | re.DOTALL)
-"""The first declaration of a block, whose DECLARE may follow the beginning of another block."""
+"""Pattern of the first declaration of a block, whose DECLARE may follow the beginning of another block."""
 
 _DECLARED_NEXT = re.compile(_DECLARATION, re.IGNORECASE | re.DOTALL)
-"""A further declaration of a block, at the beginning of a statement."""
+"""Pattern of a further declaration of a block, at the beginning of a statement."""
 
 _INTO = re.compile(rf"(?<!insert )(?<!merge )\binto (?:strict )?({_TARGETS})", re.IGNORECASE | re.DOTALL)
 _CURSOR = re.compile(
     rf"(?:(?:^|\bdeclare )(?!declare\b)\s*+({_NAME}) (?:(?:no )?scroll )?cursor|\bopen ({_NAME}))\b", re.IGNORECASE
 )
-"""The declaration or opening of a PL/pgSQL cursor, whose query gives values to the targets of FETCH."""
+"""Pattern of the declaration or opening of a PL/pgSQL cursor, whose query gives values to the targets of FETCH."""
 
 _FOR = re.compile(rf"\bfor(?:each)? ({_TARGETS})(?: slice \d++)? in\b", re.IGNORECASE)
 _TYPED = re.compile(
     rf"(?:^|\bdeclare )(?!declare\b)\s*+({_NAME}) ((?:date\b|timestamp(?:tz)? ?\(\d\)).*)", re.IGNORECASE | re.DOTALL
 )
-"""A variable's declaration whose type rounds a time, such as ``date``."""
+"""Pattern of a variable's declaration whose type rounds a time, such as ``date``."""
 
 _SELECTED = re.compile(rf"\bselect (?:into (?:strict )?{_TARGETS} (.+)|(.+?) into |.+)", re.IGNORECASE | re.DOTALL)
 """Pattern of a query whose result is assigned to variables.
@@ -212,7 +212,10 @@ def call_arguments(text: str, functions: Collection[str]) -> Iterator[str]:
 
 
 def catalog_name(name: str) -> str:
-    """Return an SQL identifier as the catalog stores it: without its quotes, or in lower case if it has none."""
+    """Return an SQL identifier as the catalog stores it: without its quotes, or in lower case if it has none.
+
+    :param name: the identifier as it is written in SQL
+    """
     return name[1:-1].replace('""', '"') if name.startswith('"') else name.lower()
 
 

@@ -131,7 +131,10 @@ class PostgresWriter:
                 pass
 
     def _target_name(self, task: BatchTask) -> str:  # noqa: ARG002 - all batches go to one table
-        """Return the name of the table to which the rows of a batch are written, as a pipeline would name it."""
+        """Return the name of the table to which the rows of a batch are written, as a pipeline would name it.
+
+        :param task: the batch
+        """
         return self._name
 
     def _use_target(self, name: str) -> None:

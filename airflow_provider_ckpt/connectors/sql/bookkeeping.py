@@ -134,7 +134,10 @@ class Bookkeeping:
         )
 
     def key_values(self, key: BatchKey) -> dict[str, Any]:
-        """Return the values of the columns that identify a batch, by column name."""
+        """Return the values of the columns that identify a batch, by column name.
+
+        :param key: key of the batch
+        """
         return {
             "ledger": self.context.ledger,
             "pipeline": self.context.pipeline,
@@ -144,7 +147,10 @@ class Bookkeeping:
         }
 
     def lacks(self, connection: sa.Connection) -> bool:
-        """Return whether one of the bookkeeping tables does not exist."""
+        """Return whether one of the bookkeeping tables does not exist.
+
+        :param connection: an open connection
+        """
         import sqlalchemy as sa
 
         inspector = sa.inspect(connection)

@@ -52,7 +52,10 @@ class SqlDialect:
     sees_transactions = False
 
     def url(self, connection: Connection) -> sa.URL:
-        """Return SQLAlchemy's address of the database; it contains the password."""
+        """Return SQLAlchemy's address of the database; it contains the password.
+
+        :param connection: the Airflow connection
+        """
         import sqlalchemy as sa
 
         known = connection
@@ -67,19 +70,33 @@ class SqlDialect:
         return f"{self.name}://{connection.host or 'localhost'}{port}", connection.schema
 
     def address(self, connection: Connection) -> str:
-        """Return the database's address for messages, without user and password."""
+        """Return the database's address for messages, without user and password.
+
+        :param connection: the Airflow connection
+        """
         namespace, database = self.namespace(connection)
         return f"{namespace}/{database or ''}"
 
     def connect_args(self, connection: Connection) -> dict[str, Any]:  # noqa: ARG002
-        """Return the arguments for the driver's function ``connect`` that :meth:`url` does not contain."""
+        """Return the arguments for the driver's function ``connect`` that :meth:`url` does not contain.
+
+        :param connection: the Airflow connection
+        """
         return {}
 
     def prepare(self, engine: sa.Engine) -> None:
-        """Register SQLAlchemy's listeners that configure each new connection and transaction; here there are none."""
+        """Register SQLAlchemy's listeners that configure each new connection and transaction; the base class has none.
+
+        :param engine: SQLAlchemy's engine for the database
+        """
 
     def classify(self, error: DBAPIError) -> Failure:
-        """Return the meaning of a driver's exception, judged by SQLAlchemy's class of the exception."""
+        """Return the meaning of a driver's exception: SQLSTATE, message, and whether a row's data is the cause.
+
+        The base class judges by SQLAlchemy's class of the exception.
+
+        :param error: SQLAlchemy's exception, which has the driver's as ``orig``
+        """
         from sqlalchemy import exc
 
         text = first_line(error)
@@ -200,7 +217,10 @@ class SqlDialect:
         return str(connection.engine.url.host or "")
 
     def server_time(self, connection: sa.Connection) -> datetime:  # noqa: ARG002
-        """Return the server's present time with a zone; the base class returns this machine's time."""
+        """Return the server's present time with a zone; the base class returns this machine's time.
+
+        :param connection: an open connection
+        """
         return datetime.now(UTC)
 
     def table_options(self) -> Mapping[str, Any]:

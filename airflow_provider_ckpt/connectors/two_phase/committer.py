@@ -170,7 +170,10 @@ class TableCommitter:
         return version.commit(added, self._context.epoch, number, note)
 
     def _only_stages(self, key: BatchKey) -> bool:
-        """Return whether a batch belongs to a refresh, so that its rows wait until the refresh is published."""
+        """Return whether a batch belongs to a refresh, so that its rows wait until the refresh is published.
+
+        :param key: key of the batch
+        """
         return self._refreshes and not key.is_side_partition
 
     def _entry(self, outcome: Outcome, staged: StagedBatch, at: datetime) -> CommittedReceipt:

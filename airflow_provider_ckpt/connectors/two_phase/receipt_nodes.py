@@ -93,11 +93,17 @@ class ReceiptNode:
     cut: int | None = None
 
     def may_contain(self, key: BatchKey) -> bool:
-        """Return False if a batch certainly has no receipt in this node or an earlier one; True if it may have one."""
+        """Return False if a batch certainly has no receipt in this node or an earlier one; True if it may have one.
+
+        :param key: key of the batch
+        """
         return key.seq <= self.receipted.get((key.generation, key.partition), NO_BATCHES).seq
 
     def contains(self, key: BatchKey) -> bool:
-        """Return True if a batch certainly has a receipt in this node or an earlier one; False if it may have none."""
+        """Return True if a batch certainly has a receipt in this node or an earlier one; False if it may have none.
+
+        :param key: key of the batch
+        """
         return self.receipted.get((key.generation, key.partition), NO_BATCHES).contains(key.seq)
 
 

@@ -136,7 +136,10 @@ def _refusal(version: TableVersion, found: TableLoss) -> SinkChangedError:
 
 
 def accepted_version(version: TableVersion) -> int:
-    """Return the number of the version that :func:`record_accepted` recorded for this table; 0 if it recorded none."""
+    """Return the version number that :func:`record_accepted` recorded last for this table; 0 if it recorded none.
+
+    :param version: the newest version of the table
+    """
     match _read_accepted(version):
         case {"target": version.target, "version": int(number)}:
             return number

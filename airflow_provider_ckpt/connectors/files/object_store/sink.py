@@ -153,7 +153,10 @@ class ObjectFilesSink(DocumentsBesideTarget):
         """Do nothing: no connection is held open."""
 
     def _missing_files(self, version: ObjectFilesVersion) -> Sequence[CommittedReceipt]:
-        """Return those receipts of the newest commit whose objects are gone."""
+        """Return those receipts of the newest commit whose objects are gone.
+
+        :param version: the newest state of the sink
+        """
         if self._layout.files_may_go:
             return []
         return find_missing_files(self._layout, self._receipts.newest(version.head))

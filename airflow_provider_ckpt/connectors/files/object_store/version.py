@@ -92,7 +92,7 @@ class ObjectFilesVersion(TableVersion):
         )
 
     def refuse_misfit(self, staged: StagedBatch) -> None:
-        """Accept every batch, since files need not have the same columns."""
+        """Accept every staged batch, as files may have different columns; see :meth:`TableVersion.refuse_misfit`."""
 
     def commit(self, added: Sequence[StagedBatch], epoch: int, head: int, note: Mapping[str, Any]) -> bool:  # noqa: ARG002
         """Make a receipt node the head; see :meth:`TableVersion.commit`.
