@@ -71,9 +71,9 @@ class Access:
                     self._teams.update(DagModel.get_dag_id_to_team_name_mapping(some, session=session))
 
     def known(self, dag_ids: Iterable[str]) -> list[str]:
-        """Return the ids of those of the given DAGs that Airflow knows, sorted.
+        """Return those of the given ids that belong to DAGs which Airflow knows, sorted.
 
-        :param dag_ids: ids of the DAGs
+        :param dag_ids: ids of DAGs
         """
         wanted = set(dag_ids)
         self.load(wanted)

@@ -114,7 +114,7 @@ def dead_letter_record(found: ReadDeadLetter, max_bytes: int) -> DeadLetterRecor
     """Return a dead letter as a model of the API.
 
     :param found: the dead letter
-    :param max_bytes: maximum number of bytes of the key and of the value; longer ones are shortened
+    :param max_bytes: maximum number of bytes of the key and of the value; further bytes are left out
     """
     dead_letter = found.stored.dead_letter
     return DeadLetterRecord(

@@ -70,7 +70,7 @@ def recovery_dag(
     :param answer_within: time without an answer after which the action counts as rejected; None waits without limit,
         but an action can be approved for seven days only
     :param ckpt_conn_id: Airflow connection of the ledger
-    :param kwargs: further arguments of ``DAG``; ``params`` are added to those of the form
+    :param kwargs: further arguments of ``DAG``; its ``params`` are added to the fields of the form
     :raises ConfigError: if there is no pipeline to choose
     """
     if isinstance(pipelines, str):

@@ -32,7 +32,7 @@ CLASS_PATH = "spark.driver.extraClassPath"
 _CLASS_PATH_VARIABLES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")
 _TRAINING_MODULE = "airflow_provider_ckpt.engines.class_archive_training"
 _MAX_ARCHIVES = 4
-"""Number of archives that are kept, the newest ones; the size of each is about 150 MB."""
+"""Number of archives that are kept, the newest first; the size of each is about 150 MB."""
 _RETRY_SECONDS = 3600.0
 """Seconds after a failed creation of an archive before it is tried again."""
 _DIGITS = 16

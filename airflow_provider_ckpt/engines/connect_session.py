@@ -89,9 +89,9 @@ def open_session(pipeline: Pipeline, ledger: str, stopped: threading.Event) -> S
 def _ids(pipeline: Pipeline, ledger: str, code_zip: CodeZip) -> Iterator[str]:
     """Yield the ids that the pipeline's session may have, without end and the likeliest first.
 
-    A server never reopens a session that it has closed, and it closes one that is idle for an hour; then the next id is
-    used, and each day has ids of its own. Anyone who knows a session's id may join the session and run code with its
-    data, so ids are signed with the key of :func:`session_key` and cannot be guessed without it.
+    A server closes a session that is idle for an hour, and never reopens it; then the next id is used, and each day has
+    ids of its own. Anyone who knows a session's id may join the session and run code with its data, so ids are signed
+    with the key of :func:`session_key` and cannot be guessed without it.
 
     :param pipeline: the pipeline's declaration
     :param ledger: id of the ledger

@@ -1,4 +1,4 @@
-"""Create the engine that a pipeline names in ``run.engine``, and tell whether its runs share a Spark with others."""
+"""Create the engine that a pipeline names in ``run.engine``, and find out whether its runs share a Spark."""
 
 from __future__ import annotations
 

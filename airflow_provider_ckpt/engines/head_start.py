@@ -31,7 +31,7 @@ _QUIET = "-Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off"
 class HeadStart:
     """Spark properties and environment variables that shorten the start of Spark for one run.
 
-    :param pipeline: the pipeline's declaration, whose connectors tell which modules are preloaded
+    :param pipeline: the pipeline's declaration; its connectors name the modules to preload
     :param environment: environment variables of ``spark-submit``
     :param local: whether the master is local, so that executors run on this machine
     """

@@ -58,7 +58,7 @@ class StandingDriver:
         return self.home / LOG
 
     def create_directory(self) -> None:
-        """Create the driver's directory, with a file that marks the driver as one that does not accept runs yet."""
+        """Create the driver's directory, with a file which shows that the driver does not accept runs yet."""
         private_files.make_directory(self.home)
         private_files.create(self.home / STARTING).close()
 

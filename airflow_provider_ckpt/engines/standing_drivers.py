@@ -82,17 +82,15 @@ class StandingDrivers:
         limit: int,
         is_stopped: Callable[[], bool] = lambda: False,
     ) -> socket.socket:
-        """Return a socket connection to a standing driver that fits this environment; start one if there is none.
-
-        A driver fits if its key (see ``driver_key.py``) is the one that ``find_key`` returns.
+        """Return a socket connection to a standing driver that can serve this run; start one if there is none.
 
         If several runs call this at the same time, one of them starts the driver, and the others wait for it.
 
-        :param find_key: function that returns the current key; an upgrade may change the key during the wait or the
-            start
+        :param find_key: function that returns the key that the driver must have (see ``driver_key.py``); an upgrade may
+            change the key during the wait or the start
         :param pipeline: declaration of the pipeline whose run needs the driver
         :param idle: seconds without runs after which a new driver ends
-        :param limit: maximum number of drivers of this user; one without runs is stopped to make room for another
+        :param limit: maximum number of drivers of this user; a driver without runs is stopped to make room for another
         :param is_stopped: function that returns whether to end the wait, because the run was killed
         :raises EngineError: if no driver can be started
         """

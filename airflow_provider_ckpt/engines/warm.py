@@ -135,7 +135,7 @@ class WarmEngine:
         return isinstance(self._engine, StandingEngine)
 
     def _start_own_spark(self) -> None:
-        """Leave the standing driver, and replace its engine by one that starts a Spark for this run."""
+        """Leave the standing driver, and replace its engine by an engine that starts a Spark for this run."""
         standing, self._engine = self._engine, SubmitEngine(self._pipeline, on_ready=self._on_ready)
         standing.close()
         if self._killed:  # kill() may have been called before the engine was replaced

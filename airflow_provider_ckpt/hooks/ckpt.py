@@ -21,7 +21,7 @@ class CkptHook(BaseHook):
 
     :param ckpt_conn_id: id of the ledger's Airflow connection. The default connection may be undefined; then the option
         ``[ckpt] sql_alchemy_conn`` or the file ``ckpt.db`` in AIRFLOW_HOME is used
-    :param logger_name: name of the hook's logger; None for that of its class
+    :param logger_name: name of the hook's logger; None for the default logger of its class
     """
 
     conn_name_attr = "ckpt_conn_id"

@@ -30,7 +30,7 @@ class Notice:
     :param pipeline: name of the pipeline
     :param task: phrase that names the task and its DAG run
     :param dead_lettered: number of records that this run dead-lettered
-    :param errors: number of errors by error type, those of dead letters included
+    :param errors: number of errors by error type, including the errors of dead letters
     :param where: phrase for the place where the dead letters are stored; None if unknown
     :param held: number of batches that are held now
     :param held_batches: some of the held batches, each with ``batch`` (its name) and ``error`` (text)

@@ -37,7 +37,10 @@ class CkptNamedOperator(CkptOperator):
 
     @property
     def pipeline_name(self) -> str:
-        """Name of the pipeline: the one that was given, or the one in the given declaration."""
+        """Name of the pipeline: the given name, or the name in the given declaration.
+
+        :raises ConfigError: if the given declaration is invalid
+        """
         return str(self.pipeline) if self.is_given_by_name else super().pipeline_name
 
     @property

@@ -27,8 +27,8 @@ class CkptStepOperator(CkptOperator):
     the lease, number of planned batches, and summary so far. It contains numbers and names, and no secret.
 
     :param pipeline: declaration of the pipeline (templated), see :class:`CkptOperator`
-    :param after: ids of the tasks before this one that return the state of the run, the latest first; skipped ones are
-        ignored
+    :param after: ids of the tasks before this one that return the state of the run, the latest first; tasks that were
+        skipped are ignored
     :param ckpt_conn_id: Airflow connection of the ledger (templated)
     :param kwargs: further arguments of ``BaseOperator``
     """
@@ -95,7 +95,7 @@ class CkptStepOperator(CkptOperator):
 
         :param context: the task's context
         :param run: the run, which ends for this task
-        :param state: state of the run before this task; its summary is merged with that of this task
+        :param state: state of the run before this task; this task's summary is merged with the summary in it
         :param release: whether to release the lease, since no further task of the group continues the run
         """
         from airflow_provider_ckpt.replication.run.summary import RunSummary

@@ -1,4 +1,4 @@
-"""Divide the arguments of a task group into its own, those of all its tasks, and those of its first or last task."""
+"""Divide the arguments of a task group: for the group, for all its tasks, and for its first or last task."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LAST_TASK_PARAMETERS = frozenset({"outlets"})
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """Arguments that a user gave a task group, divided by what they are for.
+    """Arguments that a user gave a task group, divided by their purpose.
 
     :param of_group: arguments of ``TaskGroup``
     :param of_tasks: arguments of every task
@@ -35,7 +35,7 @@ class Arguments:
 
 
 def split_arguments(class_name: str, group_id: str, given: Mapping[str, Any]) -> Arguments:
-    """Divide the arguments that a user gave a task group by what they are for.
+    """Divide the arguments that a user gave a task group by their purpose.
 
     :param class_name: name of the group's class, for the error message
     :param group_id: id of the group, for the error message

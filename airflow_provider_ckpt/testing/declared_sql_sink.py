@@ -1,8 +1,8 @@
 """Run the conformance suite of sinks on a pipeline's database, for ``airflow ckpt validate --conformance``.
 
-Each test creates a table of its own beside the pipeline's target, which it drops, and uses ids of ledgers that exist
-nowhere else, so the target and the bookkeeping of other pipelines stay as they are. The tables for receipts are created
-if they are missing, and stay.
+Each test creates a table of its own in the schema of the pipeline's target, drops it at its end, and uses ids of
+ledgers that exist nowhere else, so the target and the bookkeeping of other pipelines stay as they are. The tables for
+receipts are created if they are missing, and stay.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FILE = "AIRFLOW_CKPT_CONFORMANCE_FILE"
 
 
 class DeclaredTableHarness(SinkHarness):
-    """Harness with a new table beside the target of a pipeline. Creating the object creates the table.
+    """Harness with a new table in the schema of a pipeline's target. Creating the object creates the table.
 
     :param pipeline: declaration of the pipeline, whose sink has type ``sql``
     """
@@ -114,7 +114,7 @@ class TestDeclaredSqlSink(SinkConformance):
 
     @pytest.fixture
     def harness(self) -> Iterator[SinkHarness]:
-        """Yield a harness with a new table beside the pipeline's target; drop the table after the test."""
+        """Yield a harness with a new table in the schema of the pipeline's target; drop the table after the test."""
         harness = DeclaredTableHarness(load(os.environ[FILE]))
         yield harness
         harness.remove()

@@ -1,4 +1,4 @@
-"""Conformance tests of what a sink stores beside rows: verdicts, dead letters, replays, and lists of source files."""
+"""Conformance tests of a sink's verdicts, dead letters, replays, and lists of source files."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class CkptConditionTrigger(BaseTrigger):
     any secret in its ``run.conf`` or from an expanded environment variable.
 
     :param pipeline: name of the pipeline
-    :param declaration: declaration of the pipeline; None to use the one that its newest run stored
+    :param declaration: declaration of the pipeline; None for the declaration that its newest run stored
     :param condition: the condition, from :meth:`Condition.to_json`
     :param ckpt_conn_id: Airflow connection of the ledger
     :param every: seconds between checks

@@ -40,7 +40,7 @@ def call_with_ledger(
 
     :param ckpt_conn_id: Airflow connection of the ledger
     :param pipeline: name of the pipeline
-    :param declaration: declaration of the pipeline; None to use the one that its newest run stored
+    :param declaration: declaration of the pipeline; None for the declaration that its newest run stored
     :param read: function that is called once, with the open ledger and a function that it may call to get the
         pipeline's context, with which the source can be read
     :return: the result of ``read``

@@ -140,7 +140,7 @@ def _preview(wish: ActionWish, sentence: str, *, by: str, **more: Any) -> Previe
 
     :param wish: the requested action
     :param sentence: summary of the action
-    :param by: who carries the action out: ``ledger``, ``run`` or ``dag``
+    :param by: ``ledger``, ``run`` or ``dag``, which carries the action out
     :param more: further fields of :class:`Preview`
     """
     empty: dict[str, Any] = dict.fromkeys(("id", "expires_at", "waits_for", "broken", "records", "remark"))

@@ -1,8 +1,7 @@
 """Accept a sink that runs have refused because it has changed, or move the pipeline to another sink.
 
-An acceptance fences the sink and reads its receipts; then runs either send again what the sink has lost, or continue
-from the checkpoint. A move reconciles with the previous sink; the next run then delivers to the sink that the pipeline
-declares.
+An acceptance fences the sink and reads its receipts; then runs either send lost records again, or continue from the
+checkpoint. A move reconciles with the previous sink; the next run then delivers to the sink that the pipeline declares.
 """
 
 from __future__ import annotations
@@ -110,7 +109,7 @@ def make_move(setup: PipelineContext, *, unreachable: bool = False) -> Action:
     """Return the action after which the next run may deliver to another declared sink; nothing is changed.
 
     :param setup: the pipeline as declared with the previous sink, with its ledger and connections
-    :param unreachable: whether the previous sink can no longer be read to find out what it has received
+    :param unreachable: whether the previous sink can no longer be read, so that its receipts are unknown
     """
     partitions = setup.ledger.partitions(setup.pipeline.name)
     return Action(

@@ -115,8 +115,8 @@ def _why_not_counted(setup: PipelineContext, *, shared: bool, busy: bool) -> str
     """Return the reason why the number of the target's rows cannot be compared with the receipts; None if it can.
 
     :param setup: the pipeline with its ledger, connections and lease owner
-    :param shared: whether others write to the target too
-    :param busy: whether a run is at work
+    :param shared: whether other writers write to the target too
+    :param busy: whether a run holds the lease
     """
     if shared:
         return "others write to the target too"

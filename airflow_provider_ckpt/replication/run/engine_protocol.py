@@ -52,7 +52,8 @@ class Engine(Protocol):
 
     @property
     def loss_blames_batch(self) -> bool:
-        """Return whether losing Spark is blamed on a batch that ran alone; False if other runs share Spark."""
+        """Return whether the loss of Spark counts as a failure of a batch that ran alone; False if other runs share
+        Spark."""
 
     def start(self, job: Job) -> None:
         """Start Spark in the background for a run, which continues planning meanwhile.
@@ -80,8 +81,8 @@ class Engine(Protocol):
     def revive(self) -> bool:
         """Clean up after Spark was lost, so that :meth:`start` may be called again.
 
-        :returns: whether :meth:`start` may be called; False if Spark was ended on purpose, or the engine did not start
-            it
+        :returns: whether :meth:`start` may be called; False if Spark was ended on purpose, or is not started by the
+            engine
         """
 
     def kill(self) -> None:

@@ -28,7 +28,7 @@ _SECONDS = 5.0
 
 
 def confirm(setup: PipelineContext, lease: Lease, sink: Sink) -> None:
-    """Check that the sink still has what this run delivered, and store a snapshot of its state for the next run.
+    """Check that the sink still has everything that this run delivered, and store a snapshot for the next run.
 
     :param setup: the pipeline with its ledger, connections and lease owner
     :param lease: the run's lease

@@ -179,8 +179,8 @@ def find_unread_positions(
     A position from which some records were read, and which has more records now, cannot be read again without
     duplicates.
 
-    :param read: ranges that were read, oldest first, each with the positions of its records; a later range replaces
-        what an earlier one says about the same positions
+    :param read: ranges that were read, oldest first, each with the positions of its records; where two ranges overlap,
+        the later one counts
     :param shown: position of every record that the range contains now, in order
     :param within: the range to compare
     :param pending: ranges that are still to be read; their positions are ignored

@@ -119,7 +119,7 @@ class LeaseRenewals:
     def _wait_until_due(self) -> Sequence[LeaseRenewal]:
         """Wait until a lease is due, and return the renewals to execute together; empty if no lease is left.
 
-        They are those of all leases that are due within half of their interval. So leases that were acquired at
+        These are the renewals of all leases that are due within half of their interval. So leases that were acquired at
         different times are renewed together from their second renewal on.
         """
         with self._changed:

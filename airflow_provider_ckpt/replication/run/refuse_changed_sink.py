@@ -157,7 +157,7 @@ def readable_receipts(sink: Sink, known: Mapping[str, KnownReceipts]) -> list[Re
 
 
 def read_receipts(sink: Sink, known: Mapping[str, KnownReceipts]) -> tuple[list[Receipt], str | None]:
-    """Return the sink's receipts that the ledger does not know, and a sentence about unreadable ones or None.
+    """Return the sink's receipts that the ledger does not know, and a sentence about unreadable receipts, or None.
 
     :param sink: the sink
     :param known: by partition, the position up to which the ledger knows all receipts

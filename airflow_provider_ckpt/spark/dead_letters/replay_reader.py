@@ -85,7 +85,7 @@ class ReplayReader:
         return self._records(task) if is_replay(task) else self._reader.read(task)
 
     def accept(self, task: BatchTask, records: Iterable[pa.RecordBatch]) -> None:
-        """Pass the records that Spark has read for a batch to the source's reader; those of a replay are ignored.
+        """Pass the records that Spark has read for a batch to the source's reader; a replay's records are ignored.
 
         :param task: the batch
         :param records: the batch's records, as Spark read them
@@ -94,7 +94,7 @@ class ReplayReader:
             cast("SparkFedReader", self._reader).accept(task, records)
 
     def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
-        """Return the dead-letter headers that describe a record's origin; in a replay, those of its dead letter.
+        """Return the dead-letter headers that describe a record's origin; in a replay, the headers of its dead letter.
 
         :param task: the batch
         :param position: position of the record

@@ -82,7 +82,7 @@ class Memory:
 
 
 def _processes() -> Iterator[int]:
-    """Yield the pids of the driver's processes: those of this process's session."""
+    """Yield the pids of the driver's processes, which all belong to the POSIX session of this process."""
     session = os.getsid(0)
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():

@@ -119,7 +119,7 @@ class RunServer:
         return self._clients > 0 or bool(select.select([self._listener], [], [], 0)[0])
 
     def _drain(self) -> None:
-        """Accept no more runs, and tell clients so by renaming the socket; runs in progress go on."""
+        """Accept no more runs, and rename the socket so that clients notice; runs in progress go on."""
         if not self._draining:
             self._draining = True
             with suppress(FileNotFoundError):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def serve(prepared: PreparedWaves, side: DriverSide, job: Job) -> bool:
     """Execute the waves of a run until the lease holder ends the run.
 
-    The error of a wave is reported to the lease holder, which finds out from the receipts what the wave delivered.
+    The error of a wave is reported to the lease holder, which finds out from the receipts which batches were delivered.
 
     :param prepared: the Spark session that executes the run
     :param side: the driver's operations on the run directory: source of the waves, destination of the outcomes

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 BELL = b"."
-"""Byte that tells the other end of a run's connection that a file in the run directory has a new line."""
+"""Byte on a run's connection by which each process announces a new line in a file of the run directory."""
 SOCKET = "socket"
 """Name of the socket in the driver's directory while the driver accepts runs."""
 

@@ -70,7 +70,8 @@ class DeferredBatch:
         return cls(task.key, rejected.select([POSITION, c.VERDICT, c.ORIGINAL]).slice(0, _MAX_RECORDS))
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON-ready dict; :func:`split_outcomes` tells it by its keys from the dict of an outcome."""
+        """Return a JSON-ready dict. Its keys differ from those of an outcome, so that :func:`split_outcomes` recognises
+        it."""
         import pyarrow as pa
 
         if self.records is None:
@@ -162,7 +163,7 @@ def _evaluating_frames(
     :param spark: the session
     :param job: description of the run
     :param record: one row of :attr:`DeferredBatch.records`
-    :param kind: error type of the record, which tells the step of the transform that failed
+    :param kind: error type of the record, which shows the step of the transform that failed
     :param schema: Spark schema of the rows that readers yield
     """
     import pyarrow as pa

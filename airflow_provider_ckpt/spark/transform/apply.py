@@ -199,7 +199,7 @@ def frames_without_try(
     :param frame: data frame with the rejected record only: control columns, then the source's columns
     :param pipeline: the pipeline's declaration
     :param shape: names and types of the source's columns
-    :param kind: error type of the record, which tells the step that failed: decoding, ``where`` or ``select``
+    :param kind: error type of the record, which shows the step that failed: decoding, ``where`` or ``select``
     """
     transform = pipeline.transform
     if kind is ErrorType.MESSAGE_DESERIALIZATION and transform.decode:

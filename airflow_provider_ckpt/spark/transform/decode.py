@@ -101,8 +101,7 @@ def decode(frame: DataFrame, pipeline: Pipeline, shape: RecordShape) -> tuple[Da
 
 
 def raw_column(name: str) -> str:
-    """Return the quoted name under which a source column stays in the data frame beside the decoded ones:
-    ``__raw_<name>``.
+    """Return the quoted name, ``__raw_<name>``, under which a source column stays in the data frame after decoding.
 
     Schemas cannot contain such names, since they are reserved.
 
@@ -159,8 +158,7 @@ def _parsed_record(pipeline: Pipeline, fields: Sequence[StructField]) -> str:
 
 
 def _validity_checks(pipeline: Pipeline, altered: str, columns: Mapping[str, str]) -> list[RecordCheck]:
-    """Return the checks that a record matches the schema. Each check assumes that the record has passed the earlier
-    ones.
+    """Return the checks that a record matches the schema, in order: each assumes that the earlier checks have passed.
 
     :param pipeline: the pipeline's declaration
     :param altered: SQL condition that is true if a parsed column differs from the record's text

@@ -125,11 +125,11 @@ def why_refused(frame: DataFrame, expression: str) -> tuple[str, str] | None:
 
 
 def _analyse(frame: DataFrame, expressions: list[str]) -> None:
-    """Have Spark analyse expressions inside a lambda, where it refuses what a transform cannot contain.
+    """Have Spark analyse expressions inside a lambda, where it refuses those that a transform cannot contain.
 
     :param frame: data frame with the columns that the expressions name
     :param expressions: SQL expressions of the transform
-    :raises PySparkException: if Spark refuses one, such as an aggregate or a window function
+    :raises PySparkException: if Spark refuses an expression, such as an aggregate or a window function
     """
     values = ", ".join(f"isnull({enclosed(expression)})" for expression in expressions)
     counted = frame.selectExpr(f"count(transform(array(0), __unused -> struct({values})))")

@@ -27,7 +27,8 @@ has no entry.
 """
 
 _NUMBER_PREFIX = f"number{secrets.randbits(62)}:"
-"""Prefix that tells numbers that were parsed as text from strings; it is random, so that no record contains it."""
+"""Prefix that distinguishes numbers that were parsed as text from strings; it is random, so that no record contains
+it."""
 
 NUMBER_PREFIX_LENGTH = len(_NUMBER_PREFIX)
 """Number of characters by which the text of a JSON number in the second parse is longer than in the record."""

@@ -18,7 +18,7 @@ _REASONS = {"new_column": "is new", "other_type": "has another type than in the 
 def refused_column_checks(shape: RecordShape) -> list[RecordCheck]:
     """Return, for each refused column, a check that a record has no value in it.
 
-    :param shape: names and types of the source's columns, and the refused ones
+    :param shape: names and types of the source's columns, and which of them are refused
     """
     return [
         RecordCheck(

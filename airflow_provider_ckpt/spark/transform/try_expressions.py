@@ -1,4 +1,4 @@
-"""Evaluate SQL expressions "under try": one that raises an error for a record yields null for that record only.
+"""Evaluate SQL expressions "under try": if one raises an error for a record, it yields null for that record only.
 
 Spark can evaluate any expression under try, but SQL has no syntax for that. A classic session uses Spark's internal
 class for it, and evaluates each expression once. A Connect session takes SQL only: it evaluates each expression twice,
