@@ -286,7 +286,8 @@ def _fast_path_schema(schema: pa.Schema, flat_decoder: FlatJsonDecoder | None) -
     """Return the Arrow schema of the rows that lanes deliver on the fast path: the position, then the sink's columns.
 
     :param schema: Arrow schema of the rows that readers yield (:func:`reader_schema`)
-    :param flat_decoder: decoder of flat JSON records, whose fields become the columns; None if nothing is decoded
+    :param flat_decoder: decoder of flat (unnested) JSON records, whose fields become the columns; None if nothing is
+        decoded
     """
     import pyarrow as pa
 

@@ -49,10 +49,11 @@ class ActionContext:
 
 
 def apply_in_ledger(context: ActionContext, action: Action) -> dict[str, Any]:
-    """Have the ledger apply an action, or store it for the run that holds the lease, and return the result document.
+    """Have the ledger apply an action, or store it for the run that holds the lease.
 
     :param context: ledger, pipeline, actor and reason of the action
     :param action: the action
+    :return: result document, a JSON-ready dict: whether the action was applied, and the state before and after it
     :raises LedgerStateError: if the state of the pipeline or of a batch does not allow the action
     """
     try:
@@ -72,10 +73,11 @@ def apply_in_ledger(context: ActionContext, action: Action) -> dict[str, Any]:
 
 
 def apply_behind_fence(context: ActionContext, action: Action) -> dict[str, Any]:
-    """Apply an action after fencing the sink, or store it for the run that holds the lease; return the result document.
+    """Apply an action after fencing the sink, or store it for the run that holds the lease.
 
     :param context: ledger, pipeline, actor and reason of the action
     :param action: the action
+    :return: result document, a JSON-ready dict: whether the action was applied, and the state before and after it
     :raises LedgerStateError: if the state of the pipeline or of a batch does not allow the action
     """
     if context.dry_run:
@@ -90,7 +92,7 @@ def force_stop(context: ActionContext) -> dict[str, Any]:
     """Force a pipeline to stop: take the lease from its run, fence the sink, and abandon the batches in flight.
 
     :param context: ledger, pipeline, actor and reason of the action
-    :return: the result document
+    :return: result document, a JSON-ready dict: whether the action was applied, and the state before and after it
     """
     action = Action(ActionKind.FORCE_STOP)
     if context.dry_run:
@@ -102,11 +104,12 @@ def force_stop(context: ActionContext) -> dict[str, Any]:
 
 
 def change_sink(context: ActionContext, action: Action) -> dict[str, Any]:
-    """Accept the sink as it is, or move to another sink, and return the result document; the action is never stored.
+    """Accept the sink as it is, or move to another sink; such an action is never stored for a run.
 
     :param context: ledger, pipeline, actor and reason of the action
     :param action: action that :func:`~airflow_provider_ckpt.replication.actions.accept_sink.make_acceptance` or
         :func:`~airflow_provider_ckpt.replication.actions.accept_sink.make_move` returned
+    :return: result document, a JSON-ready dict: whether the action was applied, and the state before and after it
     :raises LeaseBusyError: if a run still holds the lease after the pipeline's wait for it
     :raises LedgerStateError: if sink or pipeline have changed since the action was made; nothing was changed
     """
@@ -122,10 +125,11 @@ def change_sink(context: ActionContext, action: Action) -> dict[str, Any]:
 
 
 def preview_sink_change(context: ActionContext, action: Action) -> dict[str, Any]:
-    """Return the result document of a dry run of an acceptance of the sink or a move.
+    """Try an acceptance of the sink or a move without changing anything.
 
     :param context: ledger, pipeline, actor and reason of the action
     :param action: the acceptance or the move
+    :return: result document, a JSON-ready dict: whether the action was applied, and the state before and after it
     :raises LedgerStateError: if the state of the pipeline or the sink does not allow the action
     """
     if action.kind is ActionKind.MOVE:
@@ -136,10 +140,11 @@ def preview_sink_change(context: ActionContext, action: Action) -> dict[str, Any
 
 
 def adopt_receipts(context: ActionContext, action: Action) -> dict[str, Any]:
-    """Adopt another ledger's receipts in the sink, and return the result document; the action is never stored.
+    """Adopt another ledger's receipts in the sink; such an action is never stored for a run.
 
     :param context: ledger, pipeline, actor and reason of the action
     :param action: action that names the other ledger
+    :return: result document, a JSON-ready dict: whether the action was applied, and the state before and after it
     :raises ConfigError: if the sink holds no receipts of that ledger, or already receipts of this one
     :raises LeaseBusyError: if a run holds the lease
     """
@@ -191,10 +196,11 @@ def _describe_resend(action: Action) -> str:
 
 
 def skip_batches(context: ActionContext, batches: Iterable[str]) -> dict[str, Any]:
-    """Skip batches, and return the result document.
+    """Skip batches: their records are not delivered, and the checkpoint may pass them.
 
     :param context: ledger, pipeline, actor and reason of the action
     :param batches: names of the batches
+    :return: result document, a JSON-ready dict: whether the action was applied, and the state before and after it
     :raises LedgerStateError: if the state of a batch does not allow that
     """
     result = apply_in_ledger(context, Action(ActionKind.SKIP, parse_batch_keys(batches)))
@@ -211,12 +217,14 @@ def skip_batches(context: ActionContext, batches: Iterable[str]) -> dict[str, An
 def act_on_dead_letters(
     context: ActionContext, kind: ActionKind, selection: Selection, query: str | None
 ) -> dict[str, Any]:
-    """Replay or discard the parked dead letters of a selection; return the result document with their number.
+    """Replay or discard the parked dead letters of a selection.
 
     :param context: ledger, pipeline, actor and reason of the action
     :param kind: replay or discard
     :param selection: the dead letters
     :param query: text that a dead letter must contain to be chosen; None for all of the selection
+    :return: result document, a JSON-ready dict: whether the action was applied, and the state before and after it;
+        ``records`` is the number of dead letters
     """
     action = dead_letters.make_action(context.setup(), kind, selection, query)
     if not action.dead_letters:

@@ -116,10 +116,11 @@ def propose(context: ActionContext, request: ActionRequest) -> ProposedAction:
 
 
 def preview(context: ActionContext, action: Action) -> dict[str, Any]:
-    """Return the result document of a dry run of an action.
+    """Try an action without changing anything.
 
     :param context: ledger, pipeline, actor and reason of the action
     :param action: the action
+    :return: result document, a JSON-ready dict: whether the action was applied, and the state before and after it
     :raises LedgerStateError: if the state of the pipeline or of a batch does not allow the action
     """
     if action.kind is ActionKind.ADOPT:
@@ -130,10 +131,11 @@ def preview(context: ActionContext, action: Action) -> dict[str, Any]:
 
 
 def carry_out(context: ActionContext, action: Action) -> dict[str, Any]:
-    """Carry out an action, or store it for the run that holds the lease; return the result document.
+    """Carry out an action, or store it for the run that holds the lease.
 
     :param context: ledger, pipeline, actor and reason of the action
     :param action: the action
+    :return: result document, a JSON-ready dict: whether the action was applied, and the state before and after it
     :raises LedgerStateError: if the state of the pipeline or of a batch no longer allows the action; nothing was
         changed then
     """

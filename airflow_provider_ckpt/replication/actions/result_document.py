@@ -93,7 +93,11 @@ def _checkpoint_text(generation: int, position: int) -> str:
 
 
 def empty_document(context: ActionContext, action: Action) -> dict[str, Any]:
-    """Return the result document of an action on dead letters whose selection matches no dead letter."""
+    """Return the result document of an action on dead letters whose selection matches no dead letter.
+
+    :param context: ledger, pipeline, actor and reason of the action
+    :param action: the action
+    """
     return {
         "pipeline": context.pipeline,
         "action": action.kind.value,

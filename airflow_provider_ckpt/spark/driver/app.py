@@ -27,7 +27,7 @@ _PRELOADED_MODULES = ("pandas", "pyarrow", "airflow_provider_ckpt.config.pipelin
 
 
 def main(directory: str) -> int:
-    """Run the waves that the lease holder sends through the run directory, until the lease holder ends the run.
+    """Run the waves that the lease holder, the process that plans them, sends through the run directory.
 
     :param directory: path of the run directory
     :return: exit status: 0, or 1 if the run was refused before its first wave because its transform cannot be used

@@ -59,7 +59,9 @@ class JsonLinesTail:
 
 
 class DriverSide:
-    """The driver's operations on the run directory: read the job and the waves, and append replies.
+    """The Spark driver's operations on the run directory: read the job and the waves, and append replies.
+
+    The lease holder, the process that plans the waves, reads the replies.
 
     :param directory: path of the run directory
     :param wait: called before the file of waves is read again; waits for a moment, or until there may be a new wave,
@@ -91,7 +93,7 @@ class DriverSide:
         return Job.from_json(json.loads(text))
 
     def waves(self) -> Iterator[Wave]:
-        """Yield each wave that the lease holder sends; return when the lease holder ends the run or is gone."""
+        """Yield each wave that the lease holder appends to the file of waves, until it ends the run or is gone."""
         while True:
             for line in self._waves.read():
                 if line.get("stop"):
@@ -108,7 +110,7 @@ class DriverSide:
         ui: str | None = None,
         application: str | None = None,
     ) -> None:
-        """Tell the lease holder that Spark has started and that the transform is valid.
+        """Tell the lease holder, the process that plans the waves, that Spark has started and the transform is valid.
 
         :param parallelism: number of tasks that Spark runs at once, up to which the run may use lanes
         :param columns: name and Spark SQL type of each output column of the transform
@@ -118,7 +120,7 @@ class DriverSide:
         self._reply({"ready": parallelism, "columns": list(columns), "ui": ui, "application": application})
 
     def finished(self, number: int, outcomes: Sequence[Outcome], seconds: float) -> None:
-        """Send the lease holder the outcomes of a wave.
+        """Send the outcomes of a wave to the lease holder, the process that plans the waves.
 
         :param number: number of the wave in its run, from 1
         :param outcomes: one outcome for each batch of the wave
@@ -127,7 +129,7 @@ class DriverSide:
         self._reply({"wave": number, "outcomes": [outcome.to_json() for outcome in outcomes], "seconds": seconds})
 
     def failed(self, number: int, error: ErrorInfo, *, final: bool) -> None:
-        """Tell the lease holder that a wave ended without outcomes.
+        """Tell the lease holder, the process that plans the waves, that a wave ended without outcomes.
 
         :param number: number of the wave in its run, from 1; 0 for an error before the first wave
         :param error: the error that ended the wave
@@ -141,7 +143,7 @@ class DriverSide:
 
 
 class LeaseHolderSide:
-    """The lease holder's operations on the run directory: write the job, append waves, and read the driver's replies.
+    """Operations of the lease holder, the process that plans the waves: write the job, append waves, and read replies.
 
     :param directory: path of the run directory
     :param notify: called after each wave, to wake the driver
@@ -153,7 +155,10 @@ class LeaseHolderSide:
         self._replies = JsonLinesTail(directory / _REPLIES)
 
     def write_job(self, job: Job) -> None:
-        """Write ``job.json``, with mode 0600, for the driver to read."""
+        """Write ``job.json``, the description of the run for the driver, with mode 0600.
+
+        :param job: description of the run
+        """
         with private_files.create(self._directory / _JOB) as file:
             file.write(json.dumps(job.to_json()).encode())
 
@@ -162,12 +167,15 @@ class LeaseHolderSide:
         (self._directory / _JOB).unlink(missing_ok=True)
 
     def send(self, wave: Wave) -> None:
-        """Send a wave to the driver."""
+        """Send a wave to the driver, by appending it to the file of waves.
+
+        :param wave: the wave
+        """
         _append(self._directory / _WAVES, wave.to_json())
         self._notify()
 
     def stop(self) -> None:
-        """Tell the driver, by a last line in the file of waves, that the run has ended."""
+        """Append a last line to the file of waves, by which the driver learns that the run has ended."""
         _append(self._directory / _WAVES, {"stop": True})
 
     def replies(self) -> list[dict[str, Any]]:

@@ -46,7 +46,7 @@ def run_lane(
     :param job: description of the run
     :param wave: the batches, by lane
     :param schema: Arrow schema of the rows to deliver: the position, then the sink's columns
-    :param flat_decoder: decoder of flat JSON records; None if nothing is decoded
+    :param flat_decoder: decoder of flat (unnested) JSON records; None if nothing is decoded
     :param batches: indexes of the lanes that this Spark task runs, as rows of ``spark.range``
     """
     for _, tasks in lanes_of_task(wave, batches):
@@ -97,7 +97,7 @@ class _Prefetcher:
     :param job: description of the run, which creates the source's reader
     :param tasks: the lane's batches, in order
     :param empty: table without rows in the schema of the rows to deliver, used for a batch without records
-    :param flat_decoder: decoder of flat JSON records; None if nothing is decoded
+    :param flat_decoder: decoder of flat (unnested) JSON records; None if nothing is decoded
     :param raw_copy: object that reads rows as bytes, until a batch cannot be read so; None if rows must be read as
         records
     """
@@ -190,7 +190,7 @@ class _Prefetcher:
         """Return raw records as decoded rows; None if Spark must decode one of them, or one exceeds
         ``max_record_bytes``.
 
-        :param flat_decoder: decoder of flat JSON records
+        :param flat_decoder: decoder of flat (unnested) JSON records
         :param records: records as the reader yields them
         """
         _, large = oversized_records.separate(records, self._largest)

@@ -42,7 +42,7 @@ def read_lane(
     :param job: description of the run
     :param wave: the batches, by lane
     :param schema: Arrow schema of the rows to yield: the control columns, then the source's columns
-    :param flat_decoder: decoder of flat JSON records; None if readers decode nothing
+    :param flat_decoder: decoder of flat (unnested) JSON records; None if readers decode nothing
     :param batches: indexes of the lanes that this Spark task runs, as rows of ``spark.range``
     """
     for lane, _ in lanes_of_task(wave, batches):
@@ -67,7 +67,7 @@ def read_batches(
     :param wave: the batches, by lane
     :param lane: index of the lane in the wave
     :param schema: Arrow schema of the rows to yield: the control columns, then the source's columns
-    :param flat_decoder: decoder of flat JSON records; None if readers decode nothing
+    :param flat_decoder: decoder of flat (unnested) JSON records; None if readers decode nothing
     :param open_reader: function that opens the lane's reader
     :param read: instructions for which records are read; a batch with another instruction yields its marker row only
     """
@@ -105,8 +105,8 @@ def read_batches(
 def control_schema(flat_decoder: FlatJsonDecoder | None) -> list[pa.Field]:
     """Return the Arrow fields of the control columns, in order.
 
-    :param flat_decoder: decoder of flat JSON records, which adds :data:`~.columns.FLAT_JSON`; None if readers decode
-        nothing
+    :param flat_decoder: decoder of flat (unnested) JSON records, which adds :data:`~.columns.FLAT_JSON`; None if
+        readers decode nothing
     """
     import pyarrow as pa
 
@@ -123,7 +123,7 @@ def _with_control_columns(
     :param lane: index of the lane in the wave
     :param index: index of the batch in the lane
     :param records: records as the reader yields them: the position, then the source's columns
-    :param flat_decoder: decoder of flat JSON records; None if readers decode nothing
+    :param flat_decoder: decoder of flat (unnested) JSON records; None if readers decode nothing
     """
     import pyarrow as pa
 
