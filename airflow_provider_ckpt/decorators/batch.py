@@ -123,7 +123,7 @@ def ckpt_batch_task(
     def decorate(function: Callable[..., Any]) -> CkptTaskDecorator:
         decorator = task_decorator_factory(
             python_callable=function,
-            multiple_outputs=False,  # the rows that the function returns are no result of the task
+            multiple_outputs=False,  # the function's rows are not the task's return value
             decorated_operator_class=CkptBatchOperator,
             pipeline=pipeline,
             **kwargs,

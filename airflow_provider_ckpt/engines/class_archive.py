@@ -113,7 +113,7 @@ class ClassArchive:
                     stdout=output,
                     stderr=output,
                     start_new_session=True,
-                    cwd=self.directory,  # it leaves files in its working directory
+                    cwd=self.directory,  # the training leaves files in its working directory
                     check=True,
                 )
             log.info("Creating an archive of Spark's classes in the background, so that later runs start sooner")

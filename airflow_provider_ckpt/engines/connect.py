@@ -62,7 +62,7 @@ class ConnectEngine:
 
         :param job: description of the run
         """
-        import pyspark.sql.connect.session  # noqa: F401  # now: two threads must not import it at once
+        import pyspark.sql.connect.session  # noqa: F401  # imported now, since two threads must not import it at once
 
         self._check_not_killed()
         self._job = job
@@ -119,7 +119,7 @@ class ConnectEngine:
         if self._killed.is_set():
             return False
         if self._session is not None:
-            _in_thread(self._session.client.close)  # waits for responses, which a lost server does not send
+            _in_thread(self._session.client.close)  # waits for responses, which a lost server never sends
             self._session = None
         self.started = False
         return True
@@ -167,7 +167,7 @@ class ConnectEngine:
             self._check_not_killed()
             check()
         if future.exception() is not None:
-            self._check_not_killed()  # if it was killed, that is the cause of the error
+            self._check_not_killed()  # if the engine was killed, that is the cause of the error
         return future.result()
 
     def _check_not_killed(self) -> None:

@@ -34,7 +34,7 @@ class RunDirectory:
         self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{host}-{pid}-{started}-"))
         lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         with suppress(OSError):  # a file system without locks: only the name shows the owner
-            fcntl.flock(lock, fcntl.LOCK_EX)  # waits for a process that looks whether the directory is locked
+            fcntl.flock(lock, fcntl.LOCK_EX)  # waits while another process tests the lock
         self._lock_file = [lock]  # the thread that pops it removes the directory
 
     def remove(self) -> None:
@@ -77,7 +77,7 @@ def _is_of_another(entry: os.DirEntry[str]) -> bool:
         return False
     try:
         descriptor = os.open(entry.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except OSError:  # it has ended, or is another user's
+    except OSError:  # the run has ended, or the directory is another user's
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)

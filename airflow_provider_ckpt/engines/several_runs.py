@@ -93,7 +93,7 @@ class _Run:
         try:
             summary = replicate(replace(self._setup, check=check), make_engine(pipeline)).to_json()
         except Exception as error:
-            log.error("%s failed: %s", pipeline.name, error_text(error))  # -v shows no more
+            log.error("%s failed: %s", pipeline.name, error_text(error))  # no traceback, not even with -v
             raise
         held = held_error(pipeline, summary)
         return RunResult("held" if held else "done", held, summary)

@@ -171,7 +171,7 @@ class StandingDriver:
         with suppress(OSError):  # no such file, or the driver that made it has ended
             connection.connect(short_path(self._descriptor, f"{self.home.name}/{name}"))
             pid, _ = standing_protocol.peer(connection)
-            if pid and standing_protocol.is_same_user(connection):  # no pid: it is in another container
+            if pid and standing_protocol.is_same_user(connection):  # without a pid, the driver is in another container
                 return connection
         connection.close()
         return None

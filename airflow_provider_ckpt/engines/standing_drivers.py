@@ -130,7 +130,7 @@ class StandingDrivers:
                     driver.remove_directory()
                     continue
                 session = driver.session()
-                if session is not None and driver.is_starting:  # for a run that was killed
+                if session is not None and driver.is_starting:  # the run that began the start was killed
                     before.append(DriverState(driver.key, None))
                     driver.await_end(session, seconds=0)
                     continue
@@ -205,7 +205,7 @@ class StandingDrivers:
                 connection.close()
                 raise EngineError("the installed packages or the environment changed while it started")
         except BaseException as error:
-            if not is_stopped():  # a driver whose first run was killed comes up for the next one
+            if not is_stopped():  # if the run was killed, its driver goes on starting, for the next run
                 if isinstance(error, Exception):
                     self._failed_starts.record(key, driver.output, error)
                 driver.await_end(driver.session(), seconds=0)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _CONF = {
     "spark.scheduler.mode": "FAIR",
-    "spark.authenticate": "true",  # Spark's ports stay open for longer than a run; it makes up a secret by itself
+    "spark.authenticate": "true",  # the driver's ports stay open between runs; Spark generates a secret
     "spark.python.task.killTimeout": "200ms",  # frees the slots of a cancelled run for other runs
     "spark.ui.retainedJobs": "20",
     "spark.ui.retainedStages": "20",

@@ -211,7 +211,7 @@ class StandingEngine(RunDirectoryEngine):
         if accepted:
             connection.settimeout(None)
             self._connections.append(connection)
-            if self._left:  # before the connection could be seen
+            if self._left:  # the run was left before _leave() could find the connection
                 self._leave(0)
         else:
             connection.close()

@@ -34,7 +34,7 @@ class PipelineLink(BaseOperatorLink):
         :param ti_key: key of the task instance; not used
         """
         try:
-            pipeline = operator.pipeline_name  # type: ignore[attr-defined]  # of all operators that have this link
+            pipeline = operator.pipeline_name  # type: ignore[attr-defined]  # all operators with this link have it
         except ConfigError:
             return ""
         base = conf.get("api", "base_url", fallback="").rstrip("/")

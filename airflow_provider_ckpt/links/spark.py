@@ -32,6 +32,6 @@ class SparkLink(BaseOperatorLink):
         :param operator: operator of the task, which has stored the application's id
         :param ti_key: key of the task instance; not used
         """
-        application = operator.spark_application  # type: ignore[attr-defined]  # of all operators that have this link
+        application = operator.spark_application  # type: ignore[attr-defined]  # all operators with this link have it
         history = conf.get("ckpt", "spark_history_url", fallback="") or ""
         return f"{history.rstrip('/')}/history/{application}/" if history and application else ""

@@ -107,7 +107,7 @@ class CkptOperator(BaseOperator):
         super().prepare_template()
         if isinstance(self.pipeline, Pipeline):
             self.pipeline = self.pipeline.document()
-        if get_parsing_context().dag_id is None:  # set while a task starts; its execute() reports the error then
+        if get_parsing_context().dag_id is None:  # it is set while a task starts; then execute() reports the error
             _declaration.validate(self.pipeline, self._folder, f"task {self.task_id}")
         self.declaration = self._displayed_declaration()
         self._asset = None

@@ -117,7 +117,7 @@ class CkptReportOperator(CkptNamedOperator):
         with self.translate_errors(), open_ledger(self.ckpt_conn_id) as ledger:
             found = ledger.load_newest_proposal(proposal_origin(context, self.preview))
             pipeline = self.pipeline_name if found is None else found.proposal.pipeline
-            is_known = pipeline in ledger.pipelines()  # an adoption that was rejected may concern an unknown one
+            is_known = pipeline in ledger.pipelines()  # it may be unknown after the rejection of an adoption
             status = ledger.status(pipeline) if is_known else _UNKNOWN
         report = {
             "outcome": describe_outcome(found),

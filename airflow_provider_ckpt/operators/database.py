@@ -64,7 +64,7 @@ class CkptFindTablesOperator(CkptDatabaseOperator):
         :raises ConfigError: if the declaration is invalid
         """
         super().prepare_template()
-        if get_parsing_context().dag_id is None:  # set while a task starts; its execute() reports the error then
+        if get_parsing_context().dag_id is None:  # it is set while a task starts; then execute() reports the error
             _database_declaration.validate_database(self.database, self.folder, f"task {self.task_id}")
         self.declaration = _database_declaration.displayed_database(self.database, self.folder)
 
@@ -155,7 +155,7 @@ class CkptDatabaseTablesOperator(CkptDatabaseOperator):
         """Label of the mapped task in Airflow's UI: names of the first tables, and the number of all."""
         try:
             names = self._names()
-        except ConfigError:  # its execute() reports it
+        except ConfigError:  # execute() reports the error
             return ""
         count = f" ({len(names)} {'table' if len(names) == 1 else 'tables'})"
         return _listed(names, _LABEL_NAMES)[: _MAX_LABEL - len(count)] + count

@@ -147,7 +147,7 @@ def _digest_of_all(found: Iterable[object], folder: str, user: str) -> dict[str,
     :param folder: folder from which relative paths start
     :param user: description of the task that uses the declarations, for error messages
     """
-    if get_parsing_context().dag_id is not None:  # a task is about to run, and nothing is stored
+    if get_parsing_context().dag_id is not None:  # a task is about to run, so the DAG is not stored
         return None
     digests = [_declaration.digest(item, folder, user) for item in found]
     if not any(digests):

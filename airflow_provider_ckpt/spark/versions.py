@@ -138,7 +138,7 @@ def _check_files(folder: Path, version: str) -> None:
     """
     packages = [found for name in (_FOLDER, _CLIENT) if (found := _distribution(name))]
     versions = [found.version for found in packages]
-    if len(set(versions)) < 2 or version not in versions:  # a package of the system, or a copy, has no record here
+    if len(set(versions)) < 2 or version not in versions:  # a system package, or a copy, has no RECORD to compare
         return
     digests, others = (_digests(packages[i]) for i in (versions.index(version), 1 - versions.index(version)))
     for name in digests.keys() & others.keys():

@@ -186,7 +186,7 @@ def export_dead_letters(
     dead_letters = read(ledger, found.name, chosen, None)
     wanted = (item for item in dead_letters if query is None or contains_text(item.stored, query))
     lines = (json.dumps(export_document(item.entry, item.stored)) + "\n" for item in islice(wanted, _EXPORTED))
-    first = list(islice(lines, 1))  # an error of the first read is an answer of its own
+    first = list(islice(lines, 1))  # if the first read fails, the answer is an error
     headers = {"Content-Disposition": f'attachment; filename="{found.name}-dead-letters.jsonl"'}
     return StreamingResponse(chain(first, lines), media_type="application/x-ndjson", headers=headers)
 

@@ -86,7 +86,7 @@ def find_unaccounted(setup: PipelineContext) -> Unaccounted:
             name: [Range(records[name].low_watermark, _NO_END)] for name in {item.partition for item in wanted}
         }
         staying = {name: _remaining_alarms(alarm, reread_ranges.get(name, ()), ()) for name, alarm in alarms.items()}
-        wanted = [item for item in wanted if not staying.get(item.partition)]  # a rewind would end the alarm, too
+        wanted = [item for item in wanted if not staying.get(item.partition)]  # a rewind would also end the alarm
         left = [item for item in found if item not in wanted]
         action = Action(
             ActionKind.REWIND, positions={item.partition: records[item.partition].low_watermark for item in wanted}

@@ -63,7 +63,7 @@ def change_rows(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator
     :param before: state before the action, from the result document
     :param after: state after the action, from the result document
     """
-    if "phase" not in before:  # an action that leaves batches and positions as they are, or nothing was done
+    if "phase" not in before:  # the action does not change batches or positions, or did nothing
         for what, was in before.items():
             yield what, str(was), str(after[what])
         return

@@ -54,7 +54,7 @@ def confirm_after_failure(setup: PipelineContext, lease: Lease, seconds: float =
     :param seconds: longest time to wait
     """
     thread = threading.Thread(target=_confirm, args=(setup, lease), name="ckpt-final-check", daemon=True)
-    with suppress(RuntimeError):  # the machine has no thread left
+    with suppress(RuntimeError):  # no more threads can be started
         thread.start()
         thread.join(seconds)
     if thread.is_alive():

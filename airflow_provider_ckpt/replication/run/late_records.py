@@ -160,7 +160,7 @@ def _unread_positions(
     receipts = [receipted.receipt, *receipted.again]
     read = [(item.range, positions[_range_key(item)]) for item in receipts if _range_key(item) in positions]
     only_added = receipted.added == receipted.again
-    if len(read) < sum(item.counts.read > 0 for item in receipts):  # the sink stores no positions, so compare counts
+    if len(read) < sum(item.counts.read > 0 for item in receipts):  # a receipt without positions: compare counts
         return UnreadRecords(now.count, more if only_added else 0) if more > 0 and not receipted.pending else None
     if only_added and now.same(PositionDigest.total(item.digest for _, item in read)):
         return None

@@ -140,7 +140,7 @@ class LeaseRenewals:
         """
         try:
             result = self._ledger.renew_all([renewal.lease for renewal in due])
-        except Exception as error:  # noqa: BLE001  # thread boundary: runs whose leases are renewed go on
+        except Exception as error:  # noqa: BLE001  # thread boundary: the runs go on, and renewal is tried again
             names = ", ".join(sorted(renewal.lease.pipeline for renewal in due))
             log.warning("The leases of %s could not be renewed, trying again: %s", names, error)
             result = None

@@ -159,7 +159,7 @@ class ReplayReader:
         for position, dead_letter in sorted(self._dead_letters_of(task).items()):
             try:
                 convertible.append((position, self._record(dead_letter)))
-            except (ValueError, ArithmeticError) as error:  # Arrow's errors of values are ValueErrors
+            except (ValueError, ArithmeticError) as error:  # Arrow's errors for invalid values are ValueErrors
                 bad[position] = str(error).splitlines()[0]
         return convertible, bad
 

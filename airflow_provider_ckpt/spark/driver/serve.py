@@ -44,7 +44,7 @@ def serve(prepared: PreparedWaves, side: DriverSide, job: Job) -> bool:
         except CkptError as error:
             side.failed(wave.number, error.info, final=True)
         except Exception as error:
-            if is_stopped(spark):  # each further wave would be lost, too, and its batches held
+            if is_stopped(spark):  # each further wave would fail too, and its batches would be held
                 raise
             side.failed(wave.number, ErrorInfo(ErrorType.PROCESSING, first_line(error)), final=False)
         else:

@@ -68,7 +68,7 @@ def main(home: str, idle: str) -> int:
     directory = Path(home)
     (directory / PROPERTIES).unlink(missing_ok=True)
     lock = private_files.append(directory / standing_protocol.LOCK)
-    fcntl.flock(lock, fcntl.LOCK_EX)  # waits for a process that looks whether the file is locked
+    fcntl.flock(lock, fcntl.LOCK_EX)  # waits while another process tests the lock
     prefer_installed_pyspark()
     preload_in_thread(_PRELOADED_MODULES)
     spark = _start_spark()

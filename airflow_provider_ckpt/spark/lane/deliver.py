@@ -204,7 +204,7 @@ class Lane:
             try:
                 content = self._without_refused(task, gathered, content, result.errors)
             except BaseException:
-                self._close_writer()  # it may keep the batch's transaction open
+                self._close_writer()  # the writer may keep the batch's transaction open
                 raise
         return result
 

@@ -28,7 +28,7 @@ def invalid_utf8(rows: pa.Table, kind: ErrorType) -> dict[int, ErrorInfo]:
             continue
         start = 0
         for chunk in column.chunks:
-            # take() copies; validating a slice of lists or structs would check all of the array that it is a slice of.
+            # take() copies the value. Validating a slice of lists or structs would check the whole array instead.
             for at in (
                 []
                 if _is_valid_utf8(chunk)

@@ -74,7 +74,7 @@ def decode(frame: DataFrame, pipeline: Pipeline, shape: RecordShape) -> tuple[Da
         *missing_field_checks(pipeline, _TEXT, decoded),
     ]
     faults = " ".join(f"WHEN {check.failed} THEN {number}" for number, check in enumerate(found))
-    # A lambda keeps this out of the Java method that Spark generates for the steps after it: Java does not compile a
+    # A lambda keeps the parser out of the Java method that Spark generates for later steps: Java does not compile a
     # method of more than 8,000 bytes, and executing the steps one by one would slow down every record.
     parsed = (
         f"get(transform(CASE WHEN {is_flat} THEN array() ELSE array({_parsed_record(pipeline, fields)}) END,"
@@ -148,7 +148,7 @@ def _parsed_record(pipeline: Pipeline, fields: Sequence[StructField]) -> str:
     """
     transform = pipeline.transform
     assert transform.schema_ is not None
-    schema = literal(f"{transform.schema_}\n, {c.CORRUPT} string")  # it may end with a comment
+    schema = literal(f"{transform.schema_}\n, {c.CORRUPT} string")  # the schema may end with a comment
     parsed = parser_sql(pipeline, _TEXT, schema, f"'mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '{c.CORRUPT}'")
     bearable = [slow_decimals.has_short_decimals(fields, _TEXT, delimiter=_delimiter(pipeline))]
     if transform.decode == "csv":

@@ -66,7 +66,7 @@ def varying_part(expression: str, columns: Iterable[str]) -> str | None:
     called = _CALL.search(without_literals)
     if called:
         return called[0].rstrip("( )") + "()"
-    if "->" in without_literals:  # such a name may be a lambda's variable
+    if "->" in without_literals:  # the name of such a function may be a lambda's variable here
         return None
     known = {name.lower() for name in columns}
     found = _WITHOUT_PARENTHESES.findall(without_literals)
@@ -100,7 +100,7 @@ def all_deterministic(frame: DataFrame, expressions: Iterable[str]) -> bool:
         return False
     try:
         alone = frame.selectExpr(*expressions)
-        alone.schema  # noqa: B018  # a Connect session analyses when it must
+        alone.schema  # noqa: B018  # makes a Connect session analyse the expressions
         _analyse(frame, expressions)
     except analysis_errors():
         return False
@@ -133,7 +133,7 @@ def _analyse(frame: DataFrame, expressions: list[str]) -> None:
     """
     values = ", ".join(f"isnull({enclosed(expression)})" for expression in expressions)
     counted = frame.selectExpr(f"count(transform(array(0), __unused -> struct({values})))")
-    counted.schema  # noqa: B018  # makes a Connect session analyse, too
+    counted.schema  # noqa: B018  # makes a Connect session analyse the expressions
 
 
 def _uses_time_window(expression: str) -> bool:

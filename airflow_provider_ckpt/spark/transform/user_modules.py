@@ -35,7 +35,7 @@ def imported_for(run: object) -> Iterator[None]:
 
     :param run: identity of the run; any value that differs from run to run
     """
-    global _run, _first  # as sys.modules, this is a state of the process
+    global _run, _first  # like sys.modules, these are states of the process
     with _lock:
         if _run is None:
             _first = frozenset(sys.modules)
