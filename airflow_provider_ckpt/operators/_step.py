@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from airflow_provider_ckpt.core.errors import StaleEpochError
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
 from airflow_provider_ckpt.operators._declaration import Declaration
 from airflow_provider_ckpt.operators.base import CkptOperator, push_return_value
@@ -71,7 +70,8 @@ class CkptStepOperator(CkptOperator):
     def continue_run(self, context: Context, state: dict[str, Any]) -> Iterator[tuple[PipelineContext, Run]]:
         """Continue the run under the lease that ``plan`` acquired; yield the pipeline's setup and the run.
 
-        A task that Airflow retries or a user clears acquires a new lease if the first one was released or taken over.
+        A task that Airflow retries or a user clears acquires a new lease: the try before it may still run until Airflow
+        has killed it, and then releases the lease that it had.
 
         :param context: the task's context
         :param state: state of the run, from :meth:`previous_state`
@@ -81,12 +81,8 @@ class CkptStepOperator(CkptOperator):
         from airflow_provider_ckpt.replication.run.attach_or_reacquire import attach_or_reacquire
 
         with self.setup_run(context) as setup:
-            try:
-                continued = attach_or_reacquire(setup, state["epoch"])
-            except StaleEpochError:
-                if context["ti"].try_number == 1:
-                    raise
-                continued = acquire(setup)
+            is_first_try = context["ti"].try_number == 1
+            continued = attach_or_reacquire(setup, state["epoch"]) if is_first_try else acquire(setup)
             with continued as run:
                 yield setup, run
 
