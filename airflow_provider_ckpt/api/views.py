@@ -10,7 +10,16 @@ from typing import Any
 from airflow_provider_ckpt.api.access import Access
 from airflow_provider_ckpt.api.health import NEED_A_PERSON, judge
 from airflow_provider_ckpt.api.models.fields import Counts, RunLink, shorten
-from airflow_provider_ckpt.api.models.pipelines import LagPoint, Lease, PartitionRow, PipelineRow, StoredActionRow
+from airflow_provider_ckpt.api.models.pipelines import (
+    LagPoint,
+    Lease,
+    PartitionRow,
+    PipelineRow,
+    PublicationHold,
+    Refresh,
+    RefreshState,
+    StoredActionRow,
+)
 from airflow_provider_ckpt.api.models.timeline import EventRow
 from airflow_provider_ckpt.config.database.pipeline_names import database_of_pipeline
 from airflow_provider_ckpt.core.batch_key import BatchKey, SideKind, side_kind
@@ -18,6 +27,7 @@ from airflow_provider_ckpt.core.receipt import Counts as RecordCounts
 from airflow_provider_ckpt.core.task_lease_owner import dag_run_of, task_of
 from airflow_provider_ckpt.ledger.queries import lag_history
 from airflow_provider_ckpt.ledger.queries.overview import PipelineOverview
+from airflow_provider_ckpt.ledger.queries.refreshes import RefreshProgress
 from airflow_provider_ckpt.replication.process_lease_owner import is_dead
 
 _DETAIL_LENGTH = 8_000
@@ -180,6 +190,32 @@ def stored_action_row(row: Mapping[str, Any]) -> StoredActionRow:
         ended_at=row["applied_at"],
         refusal=text(refused),
     )
+
+
+def refresh(found: RefreshProgress) -> Refresh:
+    """Return the API model of a refresh that is not published."""
+    held = found.held
+    return Refresh(
+        partition=found.partition,
+        generation=found.generation,
+        state=_refresh_state(found),
+        since=found.begun_at,
+        pages=found.pages,
+        staged_pages=found.staged_pages,
+        staged_batches=found.staged_batches,
+        open_batches=found.open_batches,
+        held_batches=found.held_batches,
+        skipped_batches=found.skipped_batches,
+        hold=None if held is None else PublicationHold(batch=str(held.key), reason=text(held.reason), since=held.since),
+    )
+
+
+def _refresh_state(found: RefreshProgress) -> RefreshState:
+    if found.held is not None:
+        return RefreshState.HELD
+    if found.released:
+        return RefreshState.RELEASED
+    return RefreshState.STAGED if found.staged_pages == found.pages else RefreshState.STAGING
 
 
 def event_row(row: Mapping[str, Any]) -> EventRow:

@@ -251,6 +251,63 @@ class StoredActionRow(ApiModel):
     refusal: str | None
 
 
+class RefreshState(StrEnum):
+    """State of a refresh that is not published.
+
+    - ``staging``: not all pages are staged
+    - ``staged``: all pages are staged, and the run publishes them next
+    - ``held``: the batch that publishes waits for a user
+    - ``released``: a user has released that batch, and the next run publishes it
+    """
+
+    STAGING = "staging"
+    STAGED = "staged"
+    HELD = "held"
+    RELEASED = "released"
+
+
+class PublicationHold(ApiModel):
+    """Batch that publishes a refresh and is held.
+
+    :param batch: the batch, which a user releases or skips
+    :param reason: why it is held; None if that is not known
+    :param since: when it was held because of the number of rows; None if it is held for another reason
+    """
+
+    batch: BatchName
+    reason: str | None
+    since: Moment | None
+
+
+class Refresh(ApiModel):
+    """Full refresh that is not published.
+
+    :param partition: id of the source partition
+    :param generation: its generation
+    :param state: its state
+    :param since: when a run began it; None if the audit log no longer has that event
+    :param pages: number of pages of the source's table
+    :param staged_pages: number of pages that are staged, or whose records are dead letters
+    :param staged_batches: number of batches of these pages
+    :param open_batches: number of batches of pages that are planned, in flight or held
+    :param held_batches: number of these that are held
+    :param skipped_batches: number of batches of pages that were skipped, so that the refresh is not published
+    :param hold: the batch that publishes, if it is held; else None
+    """
+
+    partition: str
+    generation: int
+    state: RefreshState
+    since: Moment | None
+    pages: int
+    staged_pages: int
+    staged_batches: int
+    open_batches: int
+    held_batches: int
+    skipped_batches: int
+    hold: PublicationHold | None
+
+
 class PipelineDetail(PipelineRow):
     """One pipeline in full.
 
@@ -259,6 +316,7 @@ class PipelineDetail(PipelineRow):
     :param partition_rows: partitions, source partitions first; at most 500
     :param partitions_left_out: number of partitions beyond those
     :param actions: stored actions: all that are pending, and the newest 20 that ended
+    :param refreshes: refreshes that are not published, at most 20
     """
 
     generation: int
@@ -266,6 +324,7 @@ class PipelineDetail(PipelineRow):
     partition_rows: list[PartitionRow]
     partitions_left_out: int
     actions: list[StoredActionRow]
+    refreshes: list[Refresh]
 
 
 class Violation(ApiModel):

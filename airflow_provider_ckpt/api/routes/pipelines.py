@@ -147,7 +147,7 @@ def _times(end: datetime, points: int, span: timedelta) -> list[datetime]:
 
 @router.get("/pipelines/{pipeline}", operation_id="get_pipeline")
 def get_pipeline(found: Seen, ledger: OpenedLedger, access: AccessDep) -> PipelineDetail:
-    """Return one pipeline with its partitions and stored actions.
+    """Return one pipeline with its partitions, stored actions and unpublished refreshes.
 
     :param found: the pipeline of the path
     :param ledger: the ledger
@@ -169,6 +169,7 @@ def get_pipeline(found: Seen, ledger: OpenedLedger, access: AccessDep) -> Pipeli
         partition_rows=partitions,
         partitions_left_out=total - len(partitions),
         actions=[views.stored_action_row(row) for row in actions],
+        refreshes=[views.refresh(item) for item in ledger.refreshes(found.name)],
     )
 
 

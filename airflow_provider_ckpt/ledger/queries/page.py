@@ -19,6 +19,7 @@ from airflow_provider_ckpt.ledger.queries import (
     overview,
     pages,
     pipeline_tasks,
+    refreshes,
     status,
 )
 from airflow_provider_ckpt.ledger.queries.lag_history import LagPoint
@@ -27,6 +28,7 @@ from airflow_provider_ckpt.ledger.queries.marks import Marks
 from airflow_provider_ckpt.ledger.queries.overview import Overview
 from airflow_provider_ckpt.ledger.queries.pages import BatchFilter, DeadLetterFilter
 from airflow_provider_ckpt.ledger.queries.pipeline_tasks import PlannedPipeline
+from airflow_provider_ckpt.ledger.queries.refreshes import RefreshProgress
 from airflow_provider_ckpt.ledger.session import Session
 from airflow_provider_ckpt.ledger.store import dead_letter_index
 from airflow_provider_ckpt.ledger.store.failed_runs import FailedRun, load_failures
@@ -90,6 +92,11 @@ class PageQueries(Session):
             return line.lines(
                 connection, pipeline, partitions=partitions, after=after, limit=limit, window=window, buckets=buckets
             )
+
+    def refreshes(self, pipeline: str) -> list[RefreshProgress]:
+        """Return the refreshes of a pipeline that are not published, by partition, at most 20."""
+        with self._reading() as connection:
+            return refreshes.refreshes(connection, pipeline)
 
     def marks(self, pipeline: str, since: datetime, until: datetime) -> Marks:
         """Return the leases that began, and the actions that users took, in a period; see ``marks.py``.

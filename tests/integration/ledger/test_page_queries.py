@@ -71,6 +71,101 @@ def test_a_refresh_has_a_lag_until_it_is_published(ledger: Ledger) -> None:
     assert lags == [21, 11, 1, 0], "not even what is staged as a whole is done before the publication"
 
 
+def a_refresh(ledger: Ledger, rows_end: int = 30) -> LedgerDriver:
+    """A second refresh of a partition, begun two hours after the first, which is published."""
+    driver = LedgerDriver(ledger).start("t")
+    for _ in range(2):
+        ledger.begin_refresh(driver.lease, "t", RefreshExtent(rows_end, "s", {}), now=driver.now, reason="a test")
+        if driver.partition().generation == 1:
+            driver.deliver(rows_end, rows_end + 1)
+            driver.wait(hours=2)
+    return driver
+
+
+def test_a_refresh_tells_how_far_it_is_until_it_is_published(ledger: Ledger) -> None:
+    driver = a_refresh(ledger)
+    begun = driver.now
+    driver.wait(minutes=5)
+    first, second, _ = driver.send(10, 20, 30)
+    (found,) = ledger.refreshes("orders")
+    assert (found.partition, found.generation, found.begun_at) == ("t", 2, begun)
+    assert (found.pages, found.staged_pages, found.staged_batches, found.open_batches) == (30, 0, 0, 3)
+    driver.settle(delivered(second))
+    (found,) = ledger.refreshes("orders")
+    assert (found.staged_pages, found.staged_batches, found.open_batches) == (10, 1, 2), "also beyond the checkpoint"
+    driver.settle(delivered(first))
+    (found,) = ledger.refreshes("orders")
+    assert (found.staged_pages, found.staged_batches, found.open_batches) == (20, 2, 1)
+    assert (found.released, found.held, found.held_batches, found.skipped_batches) == (False, None, 0, 0)
+
+
+def test_a_refresh_that_is_published_is_no_longer_in_progress(ledger: Ledger) -> None:
+    driver = a_refresh(ledger)
+    driver.deliver(30)
+    publication = driver.send(31)
+    (found,) = ledger.refreshes("orders")
+    assert (found.staged_pages, found.staged_batches, found.open_batches) == (30, 1, 0), (
+        "without the one that publishes"
+    )
+    driver.settle(*map(delivered, publication))
+    assert ledger.refreshes("orders") == []
+    LedgerDriver(ledger, "second", "prices").start("t")
+    assert ledger.refreshes("prices") == [], "a partition that is not refreshed"
+
+
+def test_batches_of_a_refresh_that_are_held_or_skipped_are_not_staged(ledger: Ledger) -> None:
+    driver = a_refresh(ledger)
+    passed, held, beyond = driver.plan(10, 20, 30)
+    driver.action(ActionKind.HOLD, held)
+    driver.action(ActionKind.SKIP, passed)
+    driver.action(ActionKind.SKIP, beyond)
+    (found,) = ledger.refreshes("orders")
+    assert (found.staged_batches, found.open_batches, found.held_batches, found.skipped_batches) == (0, 1, 1, 2)
+
+
+def test_a_refresh_began_when_it_was_last_begun_in_its_own_partition(ledger: Ledger) -> None:
+    driver = LedgerDriver(ledger).start("t", "u")
+    begun = {}
+    for name in ("t", "t", "u"):
+        begun[name] = driver.wait(minutes=1).now
+        ledger.begin_refresh(driver.lease, name, RefreshExtent(30, "s", {}), now=driver.now, reason="a test")
+    found = {item.partition: (item.generation, item.begun_at) for item in ledger.refreshes("orders")}
+    assert found == {name: (1, at) for name, at in begun.items()}, "t twice in one generation, as after a crash"
+
+
+def test_a_publication_that_a_user_holds_has_not_the_reason_of_an_earlier_one(ledger: Ledger) -> None:
+    driver = LedgerDriver(ledger).start("t")
+    for generation in (1, 2):
+        ledger.begin_refresh(driver.lease, "t", RefreshExtent(30, "s", {}), now=driver.now, reason="a test")
+        driver.deliver(30)
+        (publication,) = driver.plan(31)
+        if generation == 1:
+            ledger.hold_publication(driver.lease, publication.key, now=driver.now, reason="it has no rows")
+    driver.action(ActionKind.HOLD, publication)
+    (found,) = ledger.refreshes("orders")
+    assert found.held is not None
+    assert (found.held.key, found.held.reason, found.held.since) == (publication.key, None, None)
+
+
+def test_a_held_publication_has_its_reason_until_it_is_released(ledger: Ledger) -> None:
+    driver = a_refresh(ledger)
+    driver.deliver(30)
+    (publication,) = driver.plan(31)
+    ledger.hold_publication(driver.lease, publication.key, now=driver.wait(minutes=1).now, reason="it has no rows")
+    (found,) = ledger.refreshes("orders")
+    assert found.held is not None
+    assert (found.held.key, found.held.reason, found.held.since) == (publication.key, "it has no rows", driver.now)
+    assert not found.released
+    driver.action(ActionKind.RELEASE, publication)
+    (found,) = ledger.refreshes("orders")
+    assert (found.held, found.released) == (None, True)
+    driver.wait(minutes=1).settle(failed(driver.begin([publication])[0], BAD_DATA))
+    driver.action(ActionKind.HOLD, publication)
+    (found,) = ledger.refreshes("orders")
+    assert found.held is not None
+    assert (found.held.reason, found.held.since) == ("value too long", None), "its newest reason is the error"
+
+
 def test_rate_and_earlier_lag_come_from_the_history(ledger: Ledger) -> None:
     driver = LedgerDriver(ledger).start("t")
     for end in (100, 200, 300):

@@ -15,8 +15,9 @@ from airflow_provider_ckpt.connectors.dead_letter_files import DeadLetterFiles
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.connectors.storage.local import LocalLocation
 from airflow_provider_ckpt.core.action import Action, ActionKind
-from airflow_provider_ckpt.core.batch import Batch
+from airflow_provider_ckpt.core.batch import Batch, BatchState
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
+from airflow_provider_ckpt.core.refresh import RefreshExtent
 from airflow_provider_ckpt.core.schema_version import SchemaVersion, VersionColumn
 from airflow_provider_ckpt.core.task_lease_owner import of_task
 from airflow_provider_ckpt.core.wave_messages import BatchTask, Outcome
@@ -74,6 +75,36 @@ def fill(url: str, directory: Path, *, is_hostile: bool = True) -> None:
             if table == "customers":
                 run.action(ActionKind.HOLD, batch)
             ledger.release(run.lease)
+
+
+def begin_refresh(ledger: Ledger, name: str = "countries") -> LedgerDriver:
+    """A run of the DAG ``shop`` that has staged 20 of 50 pages of a refresh in generation 2; a lane works on 10 more.
+
+    :param ledger: the ledger
+    :param name: name of a pipeline that does not exist, whose first refresh is published
+    """
+    driver = LedgerDriver(ledger, of_task("shop", "manual__1", name, "replicate"), name)
+    driver.now = datetime.now(UTC)
+    driver.start("table")
+    for end in (30, 50):
+        extent = RefreshExtent(end, "snapshot", {})
+        ledger.begin_refresh(driver.lease, "table", extent, now=driver.now, reason="each run refreshes")
+        if end == 30:
+            driver.settle(*(_delivered(driver, batch) for batch in driver.send(30, 31, name="table")))
+            driver.wait(minutes=1)
+    first, second, _ = driver.send(10, 20, 30, name="table")
+    driver.settle(_delivered(driver, first), _delivered(driver, second))
+    return driver
+
+
+def hold_publication(driver: LedgerDriver, reason: str) -> None:
+    """Stage the other pages of a refresh that :func:`begin_refresh` has begun, and hold its publication."""
+    batches = driver.partition("table").batches.values()
+    working = [batch for batch in batches if batch.state is BatchState.IN_FLIGHT]
+    driver.settle(*(_delivered(driver, batch) for batch in (*working, *driver.send(50, name="table"))))
+    (publication,) = driver.plan(51, name="table")
+    driver.ledger.hold_publication(driver.lease, publication.key, now=driver.now, reason=reason)
+    driver.ledger.release(driver.lease)
 
 
 def _driver(ledger: Ledger, owner: str, pipeline: str = "orders", hours: float = 0) -> LedgerDriver:

@@ -232,6 +232,24 @@ def test_the_line_has_the_schema_versions_of_its_range_with_what_changed_and_who
     assert (line["schema_versions_left_out"], early["schema_versions_left_out"]) == (False, False)
 
 
+def test_a_refresh_tells_how_far_it_is_and_why_its_publication_is_held(answers: dict[str, Any]) -> None:
+    story = answers["story"]
+    names = ("staging", "held publication", "released", "held publication for a viewer")
+    staging, held, released, seen = (story[name]["content"]["refreshes"][0] for name in names)
+    assert (staging["partition"], staging["generation"], staging["state"]) == ("table", 2, "staging")
+    assert (staging["pages"], staging["staged_pages"], staging["staged_batches"], staging["open_batches"]) == (
+        *(50, 20, 2, 1),
+    )
+    assert (staging["hold"], staging["since"].endswith("Z")) == (None, True)
+    assert (held["state"], held["staged_pages"], held["since"]) == ("held", 50, staging["since"])
+    assert (held["hold"]["batch"], held["hold"]["reason"]) == ("table#4@2", f"it has no rows {HOSTILE}")
+    assert held["hold"]["since"] >= held["since"]
+    assert seen == held, "the reason is for all who may see the pipeline"
+    assert (released["state"], released["hold"]) == ("released", None)
+    assert story["refresh of outsider"]["status"] == 404
+    assert story["detail"]["content"]["refreshes"] == [], "a pipeline that is not refreshed"
+
+
 def test_a_database_sums_its_tables_for_whoever_may_see_them(answers: dict[str, Any]) -> None:
     content = {name: step["content"] for name, step in answers["story"].items()}
     database = content["database"]

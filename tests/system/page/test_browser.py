@@ -19,7 +19,7 @@ from tests.services.airflow import AirflowServices
 from tests.services.axe import violations
 from tests.services.browser import page_of
 from tests.system.page.console import watch
-from tests.system.page.ledger_states import HOSTILE, fill
+from tests.system.page.ledger_states import HOSTILE, begin_refresh, fill, hold_publication
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
@@ -37,7 +37,7 @@ VIEWS = {
 
 SHOWN = (
     *("list", "database", "database-dark", "line", "line-dark", "release", "batches"),
-    *("dead-letters", "timeline", "delete", "break-lease"),
+    *("dead-letters", "timeline", "delete", "break-lease", "refresh"),
 )
 """The documentation's pictures."""
 
@@ -123,6 +123,56 @@ def test_a_held_batch_is_found_and_released(airflow: AirflowServices, pictures: 
         airflow.until(lambda: state_of_the_batch(airflow) == {"planned": 1}, 30, "the batch was not released")
         page.goto("/plugin/replication/pipelines/orders/events")
         page.get_by_text("the target has room again <script>").first.wait_for()
+        assert problems == []
+
+
+def test_a_refresh_is_followed_and_its_held_publication_is_released(airflow: AirflowServices, pictures: Path) -> None:
+    with (
+        Ledger.open(ledger_of(airflow)) as ledger,
+        page_of(airflow.url, "ada", airflow.passwords["ada"], size=SIZE) as page,
+    ):
+        problems = watch(page)
+        driver = begin_refresh(ledger)
+        page.goto("/plugin/replication/pipelines/countries/line")
+        refresh = page.get_by_role("region", name="Refresh of table")
+        refresh.get_by_text("20 of 50 pages staged (40 %); 2 batches staged, 1 open").wait_for()
+        found = judged(page, PAGE, "staging", pictures)
+        hold_publication(driver, "the refresh has no rows, and the target has 30 (sink.replace.allow_empty: false)")
+        refresh.get_by_text("Held because the refresh has no rows, and the target has 30").wait_for()
+        found += judged(page, PAGE, "refresh", pictures)
+        refresh.get_by_role("button", name="Release table#4@2").click()
+        dialog = page.get_by_role("dialog")
+        dialog.get_by_label("Reason").fill("the source is empty, too")
+        dialog.get_by_role("button", name="Release", exact=True).click()
+        refresh.get_by_text("Its publication was released").wait_for()
+
+        assert (found, problems) == ([], [])
+
+
+def test_the_mark_of_a_schema_version_opens_by_the_keyboard_and_by_the_pointer(airflow: AirflowServices) -> None:
+    with page_of(airflow.url, "ada", airflow.passwords["ada"], size=SIZE) as page:
+        problems = watch(page)
+        page.goto("/plugin/replication/pipelines/orders/line")
+        mark = page.get_by_role("button", name="Schema version 2 from 120")
+        mark.wait_for()
+        card = page.get_by_test_id("ckpt-schema-card")
+        assert card.count() == 0
+        page.get_by_role("button", name="Show all").or_(page.get_by_role("button", name="Zoom in")).first.focus()
+        page.keyboard.press("Tab")
+        assert mark.evaluate("node => node === document.activeElement"), "it is the next stop of the tab key"
+        card.get_by_text("Changed: column note ada (text) added.").wait_for()
+        card.get_by_text("Decision: column note ada (text) is new: the target gets it.").wait_for()
+        card.get_by_text("Recorded by run manual__1 of DAG shop at").wait_for()
+        assert violations(page, PAGE) == []
+        page.keyboard.press("Escape")
+        card.wait_for(state="detached")
+        mark.hover()
+        card.get_by_text("Schema version 2 from 120").wait_for()
+        place, band = mark.bounding_box(), page.get_by_label("Number line of partition t").bounding_box()
+        assert place is not None
+        assert band is not None
+        middle = (place["x"] + place["width"] / 2 - band["x"]) / band["width"]
+        assert abs(middle - (120 - 98) / (140 - 98)) < 0.01, "it stands at its position"
         assert problems == []
 
 

@@ -33,7 +33,7 @@ from airflow_provider_ckpt.core.errors import StaleEpochError
 from airflow_provider_ckpt.core.task_lease_owner import of_task
 from airflow_provider_ckpt.dag_factories.recovery import recovery_dag
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from tests.system.page.ledger_states import fill
+from tests.system.page.ledger_states import HOSTILE, begin_refresh, fill, hold_publication
 
 TEAM = "sales"
 BASE = "http://airflow.test"
@@ -252,11 +252,26 @@ def story(walker: Walker, ledger: Ledger) -> dict[str, Any]:
     for at_page in ("first", "second"):
         cursor = steps["first page"]["content"]["next"] if at_page == "second" else ""
         step(f"{at_page} page", "GET", f"/api/pipelines?limit=2{cursor and '&cursor=' + cursor}")
+    _refresh(step, ledger)
     _break_leases(step, ledger)
     _delete(step, ledger)
     step("adopt", "POST", f"{at}/actions/preview", {"kind": "adopt", "ledger_id": "5f0c0d52"})
     step("adopt of nothing", "POST", f"{at}/actions/preview", {"kind": "adopt"})
     return steps
+
+
+def _refresh(step: Callable[..., Any], ledger: Ledger) -> None:
+    """Begin a refresh, hold its publication, and release it."""
+    at = "/api/pipelines/countries"
+    driver = begin_refresh(ledger)
+    step("staging", "GET", at)
+    hold_publication(driver, f"it has no rows {HOSTILE}")
+    step("held publication", "GET", at)
+    step("held publication for a viewer", "GET", at, user="viewer")
+    step("refresh of outsider", "GET", at, user="outsider")
+    preview = step("release of the publication", "POST", f"{at}/actions/preview", {"kind": "release"})
+    step("released publication", "POST", f"{at}/actions", {"id": preview["id"], "reason": "reviewed"})
+    step("released", "GET", at)
 
 
 def _break_leases(step: Callable[..., Any], ledger: Ledger) -> None:

@@ -53,7 +53,7 @@ export interface paths {
         };
         /**
          * Get Pipeline
-         * @description Return one pipeline with its partitions and stored actions.
+         * @description Return one pipeline with its partitions, stored actions and unpublished refreshes.
          */
         get: operations["get_pipeline"];
         put?: never;
@@ -1495,6 +1495,7 @@ export interface components {
          *     :param partition_rows: partitions, source partitions first; at most 500
          *     :param partitions_left_out: number of partitions beyond those
          *     :param actions: stored actions: all that are pending, and the newest 20 that ended
+         *     :param refreshes: refreshes that are not published, at most 20
          */
         PipelineDetail: {
             /** Actions */
@@ -1545,6 +1546,8 @@ export interface components {
             progress: number | null;
             /** Rate */
             rate: number | null;
+            /** Refreshes */
+            refreshes: components["schemas"]["Refresh"][];
             settled: components["schemas"]["Counts"];
             /** Stored Actions */
             stored_actions: number;
@@ -1803,6 +1806,22 @@ export interface components {
             state: "open" | "approved" | "rejected" | "carried_out" | "refused" | "void";
         };
         /**
+         * PublicationHold
+         * @description Batch that publishes a refresh and is held.
+         *
+         *     :param batch: the batch, which a user releases or skips
+         *     :param reason: why it is held; None if that is not known
+         *     :param since: when it was held because of the number of rows; None if it is held for another reason
+         */
+        PublicationHold: {
+            /** Batch */
+            batch: string;
+            /** Reason */
+            reason: string | null;
+            /** Since */
+            since: string | null;
+        };
+        /**
          * ReceiptRow
          * @description Receipt of a batch: the sink's proof of its verdict.
          */
@@ -1898,6 +1917,55 @@ export interface components {
             /** May Trigger */
             may_trigger: boolean;
         };
+        /**
+         * Refresh
+         * @description Full refresh that is not published.
+         *
+         *     :param partition: id of the source partition
+         *     :param generation: its generation
+         *     :param state: its state
+         *     :param since: when a run began it; None if the audit log no longer has that event
+         *     :param pages: number of pages of the source's table
+         *     :param staged_pages: number of pages that are staged, or whose records are dead letters
+         *     :param staged_batches: number of batches of these pages
+         *     :param open_batches: number of batches of pages that are planned, in flight or held
+         *     :param held_batches: number of these that are held
+         *     :param skipped_batches: number of batches of pages that were skipped, so that the refresh is not published
+         *     :param hold: the batch that publishes, if it is held; else None
+         */
+        Refresh: {
+            /** Generation */
+            generation: number;
+            /** Held Batches */
+            held_batches: number;
+            hold: components["schemas"]["PublicationHold"] | null;
+            /** Open Batches */
+            open_batches: number;
+            /** Pages */
+            pages: number;
+            /** Partition */
+            partition: string;
+            /** Since */
+            since: string | null;
+            /** Skipped Batches */
+            skipped_batches: number;
+            /** Staged Batches */
+            staged_batches: number;
+            /** Staged Pages */
+            staged_pages: number;
+            state: components["schemas"]["RefreshState"];
+        };
+        /**
+         * RefreshState
+         * @description State of a refresh that is not published.
+         *
+         *     - ``staging``: not all pages are staged
+         *     - ``staged``: all pages are staged, and the run publishes them next
+         *     - ``held``: the batch that publishes waits for a user
+         *     - ``released``: a user has released that batch, and the next run publishes it
+         * @enum {string}
+         */
+        RefreshState: "staging" | "staged" | "held" | "released";
         /**
          * RunBar
          * @description Time in which a run held the lease.

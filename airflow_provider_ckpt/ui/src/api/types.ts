@@ -36,6 +36,7 @@ export type Preview = Schemas["Preview"];
 export type Problem = Schemas["Problem"];
 export type ProposalRow = Schemas["ProposalRow"];
 export type RecoveryForm = Schemas["RecoveryForm"];
+export type Refresh = Schemas["Refresh"];
 export type RunBar = Schemas["RunBar"];
 export type RunLink = Schemas["RunLink"];
 export type SchemaVersion = Schemas["SchemaVersionMark"];

@@ -24,6 +24,7 @@ import { DeclarationView } from "./DeclarationView";
 import { EventsView } from "./EventsView";
 import { LeaseText } from "./LeaseText";
 import { LineView } from "./LineView";
+import { Refreshes } from "./Refreshes";
 import type { Selection } from "./selection";
 import { ViewTabs } from "./ViewTabs";
 
@@ -103,6 +104,7 @@ function Pipeline({ detail, view }: { readonly detail: PipelineDetail; readonly 
       {outcome === undefined ? null : (
         <Outcome detail={detail} onClose={() => setOutcome(undefined)} onRun={setRun} outcome={outcome} run={run} />
       )}
+      <Refreshes detail={detail} onWish={setWish} />
       <ActionBar detail={detail} onWish={setWish} selection={selection} />
       <ViewTabs detail={detail} view={view} />
       <Box as="section" aria-label={view} pt={4}>

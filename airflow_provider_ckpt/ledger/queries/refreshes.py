@@ -1,0 +1,142 @@
+"""Query of the refreshes of a pipeline that are not published: how far they are, and why a publication is held."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from airflow_provider_ckpt.core.batch import BLOCKING, BatchState
+from airflow_provider_ckpt.core.batch_key import BatchKey
+from airflow_provider_ckpt.core.refresh import RefreshExtent
+from airflow_provider_ckpt.ledger.queries.line_batches import of_generation
+from airflow_provider_ckpt.ledger.store import tables
+
+MAX_REFRESHES = 20
+"""Maximum number of refreshes in an answer; a source that is refreshed has one partition."""
+
+_EVENTS = 5 * MAX_REFRESHES
+_PARTITIONS = 500
+_P, _B, _E, _A = tables.partition.c, tables.batch.c, tables.event.c, tables.attempt.c
+
+
+@dataclass(frozen=True, slots=True)
+class HeldPublication:
+    """Batch that publishes a refresh, while it is held.
+
+    :param key: the batch
+    :param reason: why it is held; None if the ledger has neither a reason nor an error
+    :param since: when it was held because of the number of rows; None if it is held for another reason
+    """
+
+    key: BatchKey
+    reason: str | None
+    since: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshProgress:
+    """Progress of a refresh that is not published.
+
+    :param partition: id of the source partition
+    :param generation: generation of the refresh
+    :param begun_at: when a run began it; None if the audit log has no longer the event
+    :param pages: number of pages of the source's table, each of them a position
+    :param staged_pages: number of pages that are staged, or whose records are dead letters
+    :param staged_batches: number of batches of these pages
+    :param open_batches: number of batches that are planned, in flight or held, without the one that publishes
+    :param held_batches: number of these that are held
+    :param skipped_batches: number of batches of pages that were skipped, so that the refresh is not published
+    :param released: whether a user has released the batch that publishes
+    :param held: the batch that publishes, if it is held
+    """
+
+    partition: str
+    generation: int
+    begun_at: datetime | None
+    pages: int
+    staged_pages: int
+    staged_batches: int
+    open_batches: int
+    held_batches: int
+    skipped_batches: int
+    released: bool
+    held: HeldPublication | None
+
+
+def refreshes(connection: Connection, pipeline: str) -> list[RefreshProgress]:
+    """Return the refreshes of a pipeline that are not published, by partition, at most :data:`MAX_REFRESHES`.
+
+    :param connection: connection on a snapshot
+    :param pipeline: name of the pipeline
+    """
+    query = sa.select(tables.partition).where(_P.pipeline == pipeline, _P.side_end.is_(None))
+    rows = connection.execute(query.order_by(_P.partition).limit(_PARTITIONS)).mappings()
+    extents = [(row, RefreshExtent.of(row["state"])) for row in rows]
+    open_ones = [(row, extent) for row, extent in extents if extent and row["committed"] < extent.publication.end]
+    if not open_ones:
+        return []
+    of_refreshes = sa.select(_E.kind, _E.at, _E.detail).where(_E.pipeline == pipeline, sa.text(f"({tables.REFRESHES})"))
+    events = connection.execute(of_refreshes.order_by(_E.id.desc()).limit(_EVENTS)).all()
+    return [_progress(connection, row, extent, events) for row, extent in open_ones[:MAX_REFRESHES]]
+
+
+def _progress(
+    connection: Connection, row: sa.RowMapping, extent: RefreshExtent, events: Sequence[Any]
+) -> RefreshProgress:
+    publishes = _B.range_start == extent.rows_end
+    beyond = (
+        of_generation(_B, row), _B.range_start >= row["committed"], _B.state != BatchState.SUPERSEDED.value,
+    )  # fmt: skip
+    pages = sa.func.sum(_B.range_end - _B.range_start)
+    totals = connection.execute(
+        sa.select(_B.state, sa.func.count(), pages).where(*beyond, sa.not_(publishes)).group_by(_B.state)
+    )
+    by_state = {BatchState(state): (batches, int(length)) for state, batches, length in totals}
+    unstaged = {*BLOCKING, BatchState.SKIPPED}
+    staged = [found for state, found in by_state.items() if state not in unstaged]
+    skipped = by_state.get(BatchState.SKIPPED, (0, 0))[0]
+    publication = connection.execute(sa.select(_B.seq, _B.state, _B.error).where(*beyond, publishes)).one_or_none()
+    is_held = publication is not None and publication.state == BatchState.HELD.value
+    name = row["partition"]
+    begun = (event.at for event in events if event.kind == "refresh_begun" and event.detail["partition"] == name)
+    return RefreshProgress(
+        row["partition"],
+        row["generation"],
+        next(begun, None),
+        extent.rows_end,
+        min(row["committed"], extent.rows_end) + sum(length for _, length in staged),
+        row["batches"] - row["skipped"] + sum(batches for batches, _ in staged),
+        sum(by_state[state][0] for state in BLOCKING & by_state.keys()),
+        by_state.get(BatchState.HELD, (0, 0))[0],
+        row["skipped"] + skipped,
+        extent.questioned and not is_held,
+        _held(connection, row, publication, events) if is_held else None,
+    )
+
+
+def _held(connection: Connection, row: sa.RowMapping, publication: Any, events: Sequence[Any]) -> HeldPublication:
+    """Return why the batch that publishes is held: the number of rows, or the error of its last attempt.
+
+    :param connection: connection on a snapshot
+    :param row: the partition's row
+    :param publication: number, state and error of the batch
+    :param events: events of the pipeline's refreshes, newest first
+    """
+    key = BatchKey(row["generation"], row["partition"], publication.seq)
+    last_attempt = connection.execute(
+        sa.select(sa.func.max(_A.began_at, type_=tables.UtcTime())).where(
+            of_generation(_A, row), _A.seq == publication.seq
+        )
+    ).scalar_one()
+    for event in events:
+        if event.kind == "publication_held" and event.detail["batch"] == str(key):
+            if last_attempt is None or event.at >= last_attempt:
+                return HeldPublication(key, event.detail["reason"], event.at)
+            break
+    error = publication.error
+    return HeldPublication(key, None if error is None else error["message"], None)
