@@ -147,7 +147,11 @@ class SinkWithDeadLetterStore:
         return [output for outputs in named for output in outputs]
 
     def check_columns(self, columns: Sequence[tuple[str, str]]) -> None:
-        """Raise an error if rows of these columns cannot be written to the target; see :meth:`Sink.check_columns`."""
+        """Raise an error if rows of these columns cannot be written to the target; see :meth:`Sink.check_columns`.
+
+        :param columns: name and Spark SQL type of each column
+        :raises ConfigError: naming the columns
+        """
         self._sink.check_columns(columns)
 
     def claims(self) -> Claims:

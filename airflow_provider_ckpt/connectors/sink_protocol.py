@@ -100,6 +100,7 @@ class Sink(Protocol):
     def fence(self, epoch: int) -> None:
         """Raise the fence to a run's epoch: when this returns, no transaction of an older epoch can commit any more.
 
+        :param epoch: epoch of the run
         :raises FencedError: if the sink has a newer epoch
         """
 

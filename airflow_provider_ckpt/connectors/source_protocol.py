@@ -75,7 +75,10 @@ class RecordShape:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RecordShape:
-        """Restore a shape from the output of :meth:`to_json`."""
+        """Restore a shape that :meth:`to_json` has converted.
+
+        :param data: the JSON-ready dict
+        """
         columns = [(str(name), str(kind)) for name, kind in data["columns"]]
         source = {str(name): (int(number), str(kind)) for name, (number, kind) in data["source_columns"].items()}
         refused = {str(name): (str(null), str(key)) for name, (null, key) in data["refused"].items()}

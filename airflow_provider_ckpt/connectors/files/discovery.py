@@ -101,7 +101,9 @@ def _check_delivered(
         if file.base + file.size > delivered:
             continue
         if found is None:
-            if file.path not in listing.unchanged and file.path not in listing.links:  # a link is reported elsewhere
+            if (
+                file.path not in listing.unchanged and file.path not in listing.links
+            ):  # links have their own notice or error
                 missing.append(file)
         elif found.etag != file.etag:
             error = changed(file, found)

@@ -138,11 +138,17 @@ class FilesLayout:
 
 
 def marker_name(key: BatchKey) -> str:
-    """Return the file name of a batch's marker, which is unique, and short for any partition name."""
+    """Return the file name of a batch's marker, which is unique, and short for any partition name.
+
+    :param key: key of the batch
+    """
     return f"{key.generation}-{key.seq:08d}-{sha256(key.partition.encode()).hexdigest()[:32]}"
 
 
 def parse_file_name(file: str) -> tuple[str, int]:
-    """Return the name of the batch's marker and the epoch, both taken from the name of a visible or staged file."""
+    """Return the name of a batch's marker, and the epoch, as the name of a visible or staged file contains them.
+
+    :param file: name of the file
+    """
     generation, seq, partition, epoch, _ = file.rsplit("-", 5)[1:]
     return f"{generation}-{seq}-{partition}", int(epoch)

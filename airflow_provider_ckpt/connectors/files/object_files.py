@@ -176,7 +176,7 @@ class ObjectFiles(SourceStorage):
             url, size = bucket + item.key, item.size
             recorded = known.get(url)
             if recorded is not None and (not look_again or recorded == f"{size}-{item.etag}"):
-                unchanged.add(url)  # matched when it was recorded, and most objects of a large prefix are known
+                unchanged.add(url)  # not matched with the pattern again, which saves time: most objects are known
             elif not size:
                 continue
             elif item.key == self._parent.key or is_match(self._parts, item.key[start:].split("/")):

@@ -60,7 +60,8 @@ def receipts_without_file(target: FilesLayout, entries: Iterable[ClaimedReceipt]
     if not entries:
         return []
     try:
-        staged = target.staged_names()  # first: a file that is published meanwhile is then found twice, not missed
+        # Staged names are listed before visible ones: a file published in between is in both lists, and not in neither.
+        staged = target.staged_names()
         there = target.visible_names().union(staged)
     except OSError as error:
         raise io_error(error, f"list {target.directory}") from error

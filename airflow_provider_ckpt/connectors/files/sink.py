@@ -76,7 +76,11 @@ class FilesSink(DocumentsBesideTarget):
         )
 
     def check_columns(self, columns: Sequence[tuple[str, str]]) -> None:
-        """Raise an error if the format does not support a column's type; see :meth:`Sink.check_columns`."""
+        """Raise an error if the format does not support a column's type; see :meth:`Sink.check_columns`.
+
+        :param columns: name and Spark SQL type of each column
+        :raises ConfigError: naming the columns
+        """
         refuse_types(columns, self._target.format)
 
     def claims(self) -> Claims:

@@ -58,7 +58,8 @@ class FilesWriter:
 
     def _deliver(self, task: BatchTask, content: BatchContent) -> Outcome:
         counts = checked_counts(content, task, self._queue)
-        if content.dead_letters:  # never removed: the receipt of a duplicate of this task may name the attempt
+        # They are never removed: a duplicate of this task may have claimed the batch for the same attempt.
+        if content.dead_letters:
             store = partial(self._target.dead_letters.write, task, self._context, content.dead_letters)
             store_dead_letters(store, content.dead_letters, task, self._queue)
         name = None

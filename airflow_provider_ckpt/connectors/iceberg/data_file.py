@@ -105,6 +105,7 @@ def encode_partition(values: Sequence[Any], spec: PartitionSpec, schema: Schema)
     """Encode the values of a partition as texts for JSON, one for each field of the partitioning; null stays null.
 
     :func:`data_file` decodes them.
+
     :param values: values of the partition, as :func:`split_by_partition` yields them
     :param spec: partitioning of the table
     :param schema: columns of the table

@@ -52,7 +52,10 @@ def require_connection(connection: Connection | None) -> Connection:
 
 
 def driver_properties(connection: Connection) -> dict[str, str]:
-    """Return the properties to pass to the driver in addition to the URL, by name; they include the password."""
+    """Return the properties to pass to the driver in addition to the URL, by name; they include the password.
+
+    :param connection: the Airflow connection: its login, its password, and ``properties`` of its extra
+    """
     extra = connection.extra.get("properties") or {}
     named = {"user": connection.login, "password": connection.password}
     return {name: str(value) for name, value in {**extra, **named}.items() if value is not None}

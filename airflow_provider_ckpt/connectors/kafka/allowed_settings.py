@@ -90,7 +90,10 @@ _SHELL_SAFE = re.compile(r"[A-Za-z0-9@._/=+-]+")
 """Characters allowed in the settings that librdkafka passes to a shell as arguments of ``kinit``."""
 
 _PROVIDER_NAMES = re.compile(r"[A-Za-z0-9_-]+(?: *, *[A-Za-z0-9_-]+)*+")
-"""Comma-separated OpenSSL provider names. A path is refused, since OpenSSL would load code from it."""
+"""Pattern of OpenSSL provider names, separated by commas.
+
+A path is not matched, and so refused, since OpenSSL would load code from it.
+"""
 
 
 def named_brokers(extra: Mapping[str, Any]) -> str:

@@ -127,7 +127,7 @@ class TargetLogReader:
             except KafkaConsumerError as error:
                 if error.recoverable:
                     raise
-                return None  # permission to write to the topic does not include permission to read it
+                return None  # the sink's user may have permission only to write to the topic, not to read it
         for number, result in found.items():
             if result.lost is not None:
                 reason = result.lost.partition(" Reset to")[0].rstrip(".")
@@ -156,5 +156,5 @@ def _deleted(target: SinkTopic, before: LogExtent, now: LogOffsets) -> bool:
     if kept_ms < 0:
         return True
     if now.start < before.end or before.newest_ms is None:
-        return False  # the oldest records may have been old enough
+        return False  # the missing records may have been old enough to expire
     return before.newest_ms + kept_ms > time.time() * 1000 + _CLOCKS_MS

@@ -99,7 +99,10 @@ class KafkaSink:
         return [WrittenTarget(key, topic.name, "kafka", topic.id) for key, topic in found.items() if topic is not None]
 
     def check_columns(self, columns: Sequence[tuple[str, str]]) -> None:
-        """Raise ConfigError if rows of these columns cannot become messages; see :meth:`Sink.check_columns`."""
+        """Raise ConfigError if rows of these columns cannot become messages; see :meth:`Sink.check_columns`.
+
+        :param columns: name and Spark SQL type of each column
+        """
         refuse_unfit_columns(columns, KafkaSinkSection.of(self._pipeline).key, self._pipeline.name)
 
     def claims(self) -> Claims:
@@ -130,7 +133,8 @@ class KafkaSink:
         target = self._topics_client().find(self._name)
         if target is None or not self._receipts_topic():
             return
-        ends = self._target_log.read(target, self._topics_client())  # first: the next run detects any later loss
+        # The offsets are read before the check for losses, so that the next run detects a loss after the check.
+        ends = self._target_log.read(target, self._topics_client())
         with closing(self._receipts_reader(committed=False)) as reader:
             self._read_to_end(reader)
             state = reader.state

@@ -87,7 +87,7 @@ class KafkaWriter:
             return _failed_outcome(
                 task, self._convert_error(error, f"delivering {task.key} {task.range} to {self._name}")
             )
-        except BaseException:  # after a commit the claim may lack the new receipt; the next claim reads it
+        except BaseException:  # if the transaction was committed, the claim lacks its receipt; a new claim reads it
             self.close()
             raise
 
@@ -238,7 +238,7 @@ class KafkaWriter:
                     position=dead_letter.position,
                     hint=f"Make topic {name} accept it (max.message.bytes, rights), then run again.",
                 )
-            # The dead letter is not the cause of such an error; the commit raises it.
+            # Any other error is not caused by the dead letter; the commit raises it.
 
     def _info(self, error: KafkaError, operation: str) -> ErrorInfo:
         return to_error_info(error, ErrorType.KAFKA_PRODUCER, operation, self._connection)

@@ -192,7 +192,7 @@ def candidate_position(fetch: Fetch, table: Table, cursor: str, greatest: int | 
     if now is None:
         return following
     earliest, granularity = now
-    if kind is CursorKind.TIMESTAMP:  # in the time zone of the session that wrote the greatest value
+    if kind is CursorKind.TIMESTAMP:  # move it to the time zone of the session that wrote the greatest value
         earliest += round((greatest - earliest) / _ZONE_STEP) * _ZONE_STEP
     return min(following, earliest) if abs(greatest - earliest) <= granularity else following
 
@@ -208,7 +208,7 @@ def _earliest_next(fetch: Fetch, kind: CursorKind, precision: int) -> tuple[int,
     :param kind: type of the cursor
     :param precision: number of fractional digits of the cursor's seconds; negative for all six
     """
-    if kind is CursorKind.DATE:  # the earliest date in any time zone
+    if kind is CursorKind.DATE:  # today in the westernmost time zone
         date = "(clock_timestamp() AT TIME ZONE 'Etc/GMT+12')::date"
         return int(fetch(f"SELECT {position_sql(kind, date)}", [])[0][0]), 2 * MICROSECONDS_A_DAY
     if kind in INTEGERS or not 0 <= precision < 6:

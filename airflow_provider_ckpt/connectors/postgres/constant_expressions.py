@@ -52,6 +52,8 @@ def time_limited(query: str) -> str:
 
     In a psycopg2 connection in autocommit mode, both statements are sent at once and form one transaction, so the limit
     ends with the query.
+
+    :param query: the query
     """
     return f"{_LIMIT_TIME}; {query}"
 
@@ -67,7 +69,7 @@ def evaluate_constants(fetch: Fetch, argument: str) -> str | None:
     expression = _TEXT_FUNCTIONS.sub(lambda found: f"pg_catalog.{found[1]}", argument)
     if not _EVALUABLE.fullmatch(_STRING.sub("''", expression)) or not _is_bounded(expression):
         return None
-    # without the cast of a name, since a function may have another search path than this session
+    # A cast to regclass is left out: the code's function may have another search path than this session.
     expression = _TO_CLASS.sub(lambda found: found[1] or "::text", expression)
     try:
         value = fetch(time_limited(f"SELECT ({expression})::text"), [])[0][0]

@@ -220,7 +220,7 @@ def _trigger_code(
     found = _with_sequences(fetch, found, passed)
     if any(column in (*passed, *re.findall(r"[\w$]+", text)) for text in texts):
         yield found
-    else:  # the code assigns a whole row without naming this column
+    else:  # no text names this column, so the code assigns a whole row
         yield replace(found, values=[], unreadable=None)
 
 

@@ -110,7 +110,7 @@ class PostgresRawCopy:
         self._columns = self._columns_to_copy()
         self._reading: _Reading | None = None
         self._writing: _Writing | None = None
-        # The cursor or a column cannot be copied.
+        # True from the start if the cursor or a column cannot be copied.
         self._ended = len(self._columns) != len(shape.columns) or bool(shape.absent)
 
     def read(self, task: BatchTask) -> RawRows | None:
@@ -229,7 +229,7 @@ class PostgresRawCopy:
         with reading.session.cursor() as cursor:
             cursor.copy_expert(f"COPY ({select}) TO STDOUT (FORMAT binary)", messages)
         if columns_version(reading.session, reading.version_sql) != reading.version:
-            return None  # types of equal size may have been exchanged
+            return None  # a column was altered during the COPY, so bytes may be of another type than compared
         return self._to_rows(messages.received, reading.query, task)
 
     def _open(self, task: BatchTask) -> None:
@@ -241,7 +241,8 @@ class PostgresRawCopy:
         settings = SESSION_SETTINGS | row_security_setting(PostgresSourceSection.of(self._pipeline))
         session = open_psycopg(self._source, application, ErrorType.SOURCE, settings)
         version_sql = columns_version_sql(self._pipeline.source.place)
-        version = columns_version(session, version_sql)  # before the description, so that it is not newer
+        # The version is read before the description, so that it is not newer than the columns described.
+        version = columns_version(session, version_sql)
         query = self._describe(session, task)
         if query is None:
             session.close()

@@ -71,7 +71,8 @@ class PostgresReader(ReaderSession):
     def _connect(self, task: BatchTask) -> RangeQuery:
         self._open()
         if self._query is None:
-            if self._shape.version is not None:  # before the description, so that it is not newer
+            # The version is read before the description, so that it is not newer than the columns described.
+            if self._shape.version is not None:
                 self._columns_version = self._read_columns_version()
             self._query = RangeQuery.describe(adbc_fetch(self._cursor), self._pipeline, self._shape)
         planned = task.detail.get("oid")

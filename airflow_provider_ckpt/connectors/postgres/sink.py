@@ -170,9 +170,8 @@ class PostgresSink(SinkSession):
             bookkeeping = BookkeepingTables(table.schema)
             if lacks_columns(fetch, bookkeeping):
                 return
-            snapshot = restored_target.take_target_snapshot(
-                fetch, table, self._upsert
-            )  # first, so that a TRUNCATE after the next check differs from it
+            # The snapshot is taken before the check for losses, so that a TRUNCATE after the check differs from it.
+            snapshot = restored_target.take_target_snapshot(fetch, table, self._upsert)
             if self._find_loss(fetch, table, bookkeeping) is None:
                 self._store_target_snapshot(fetch, bookkeeping, epoch, snapshot)
 

@@ -231,7 +231,8 @@ class PostgresSource(SourceSession):
         if not self._follows_columns:
             return describe_table(fetch, self._name)
         [(version,)] = fetch(f"SELECT {columns_version_sql(self._name)}", [])
-        if self._described is None or self._described[0] != version:  # read before, so that it is not newer
+        # The version was read before the description, so that it is not newer than the columns described.
+        if self._described is None or self._described[0] != version:
             self._described = (version, describe_table(fetch, self._name))
         return self._described[1]
 

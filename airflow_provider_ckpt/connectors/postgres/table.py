@@ -206,7 +206,7 @@ def adbc_fetch(cursor: Any) -> Fetch:
     def fetch(statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         import pyarrow as pa
 
-        # Arrow in and out: the cursor's own conversions take as long as a small statement.
+        # Values and rows are passed as Arrow: the cursor's own conversions take as long as a small statement.
         names = [f"${index + 1}" for index in range(len(values))]
         bound = pa.RecordBatch.from_arrays([pa.array([value]) for value in values], names) if values else None
         cursor.execute(statement.format(*names) if values else statement, bound)

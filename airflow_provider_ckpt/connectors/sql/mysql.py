@@ -176,7 +176,7 @@ class MySqlDialect(SqlDialect):
             if session is not None:
                 try:
                     connection.exec_driver_sql(f"KILL {int(session):d}")
-                except DBAPIError:  # it has ended, or belongs to another user; the fence waits on
+                except DBAPIError:  # the session has ended, or is another user's; the fence goes on waiting
                     continue
 
     def write(self, connection: sa.Connection, target: Table, rows: pa.Table, key: Sequence[str]) -> int:

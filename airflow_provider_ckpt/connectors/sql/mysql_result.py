@@ -110,7 +110,7 @@ def _end_of_long_packet(data: bytearray, at: int) -> int:
 
 
 def _raise_error(driver: Any, number: int, packet: bytes) -> None:
-    if number == 0:  # a server that stops says so outside of the sequence
+    if number == 0:  # a server that stops gives its notice this number, out of sequence
         raise _lost(driver)
     raise_mysql_exception(packet)
 
@@ -158,7 +158,7 @@ def _to_binary_array(buffer: pa.Buffer, begins: _Places, ends: _Places, is_null:
 
     if not len(begins):
         return pa.array([], pa.binary())
-    offsets = np.column_stack((begins, ends)).ravel()  # every other value is the gap between two pieces
+    offsets = np.column_stack((begins, ends)).ravel()  # values alternate with the gaps between them
     pieces = pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, [None, pa.py_buffer(offsets), buffer])
     wanted = pa.array(np.arange(0, len(offsets), 2), mask=is_null)
     return pieces.take(wanted).cast(pa.binary())

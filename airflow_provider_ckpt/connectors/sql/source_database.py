@@ -65,7 +65,7 @@ class SqlSourceDatabase:
             except CkptError as error:
                 if error.is_outage:
                     raise
-                count = 0  # its own run reports the error
+                count = 0  # the table's own run reports the error
             if count is not None:
                 found[table.pipeline.name] = count
         return found

@@ -58,9 +58,8 @@ def _next_first(
     :param records: wanted number of records
     :return: None if the present batch is the last
     """
-    ends = _positions(
-        connection, table, first, end, records - 1, 2
-    )  # of this batch's last row, and of the row after it
+    # Positions of this batch's last row, and of the row after it.
+    ends = _positions(connection, table, first, end, records - 1, 2)
     if len(ends) < 2:
         return None
     last, found = ends

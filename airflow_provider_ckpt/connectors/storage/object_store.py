@@ -255,7 +255,7 @@ class ObjectLocation(Location):
 
         probe = self / f"_ckpt/probe-{secrets.token_hex(8)}"
         try:
-            probe._refuses(b"1", "create")  # it may, if the answer was lost and the client repeated the request
+            probe._refuses(b"1", "create")  # a refusal is no error: the answer to a first request may have been lost
             first = probe.read_version()
             self._refuse_unconditional(probe, "create", key)
             probe._put(b"3", mode="overwrite", use_multipart=False)

@@ -156,7 +156,8 @@ class TableCommitter:
         """
         chosen: dict[BatchKey, int] = {}
         for index in wave.waiting:
-            chosen.setdefault(wave[index].key, index)  # a second outcome of the same batch finds this one's receipt
+            # One outcome of each batch is committed; a second outcome of the batch finds that one's receipt later.
+            chosen.setdefault(wave[index].key, index)
         at = datetime.now(UTC)
         entries = [self._entry(wave[index], wave.waiting[index], at) for index in chosen.values()]
         number = self._chain(version).append(version.head, entries, version=version.next_number)

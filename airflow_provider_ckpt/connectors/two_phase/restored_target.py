@@ -118,6 +118,7 @@ def record_accepted(version: TableVersion) -> None:
     """Record durably that this version of the table is intact, or that a user accepted it.
 
     :func:`find_loss` ignores restores and rollbacks that happened before this version.
+
     :param version: the version
     :raises IoError: if the file system fails
     """

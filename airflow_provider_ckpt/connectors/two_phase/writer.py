@@ -123,7 +123,7 @@ class TableWriter(ABC, Generic[V]):
             data = WrittenFiles()
             if rows.num_columns > 1:
                 data = self._write(task, rows.drop_columns([ROW_NUMBER]), version, written)
-            # Last, and never removed: the receipt of a duplicate of this attempt may name the same dead letters.
+            # Dead letters come last, and are never removed: the receipt of a duplicate of this attempt may name them.
             if dead_letters:
                 self._write_dead_letters(task, dead_letters, version)
         except BaseException:

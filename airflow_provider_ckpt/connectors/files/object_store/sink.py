@@ -73,7 +73,7 @@ class ObjectFilesSink(DocumentsBesideTarget):
         try:
             return [entry.file for entry in self._receipts.newest(version.head) if entry.file is not None]
         except ReceiptsUnreadableError:
-            return []  # reported with the claims
+            return []  # claims() reports unreadable receipts
 
     def create_bookkeeping(self) -> None:
         """Do nothing: the first fence creates the bookkeeping objects; see :meth:`Sink.create_bookkeeping`."""
@@ -87,7 +87,11 @@ class ObjectFilesSink(DocumentsBesideTarget):
         )
 
     def check_columns(self, columns: Sequence[tuple[str, str]]) -> None:
-        """Raise an error if the format does not support a column's type; see :meth:`Sink.check_columns`."""
+        """Raise an error if the format does not support a column's type; see :meth:`Sink.check_columns`.
+
+        :param columns: name and Spark SQL type of each column
+        :raises ConfigError: naming the columns
+        """
         refuse_types(columns, self._layout.format)
 
     def claims(self) -> Claims:
