@@ -46,7 +46,10 @@ def run_link(owner: str | None) -> RunLink | None:
 
 
 def text(value: str | None) -> str | None:
-    """Shorten a text that comes from users or other systems to 2,000 characters; None stays None."""
+    """Shorten a text that comes from users or other systems to 2,000 characters; None stays None.
+
+    :param value: the text
+    """
     return None if value is None else shorten(value, _TEXT_LENGTH)
 
 

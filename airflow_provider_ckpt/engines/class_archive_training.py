@@ -108,7 +108,10 @@ def _pause_during_other_runs(done: threading.Event) -> None:
 
 
 def _descendants(pid: int) -> Iterator[int]:
-    """Yield the pids of all processes that a process has started, directly or indirectly."""
+    """Yield the pids of all processes that a process has started, directly or indirectly.
+
+    :param pid: pid of the process
+    """
     with suppress(OSError):
         for task in Path(f"/proc/{pid}/task").iterdir():
             for child in map(int, (task / "children").read_text().split()):

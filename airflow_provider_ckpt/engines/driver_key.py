@@ -74,7 +74,10 @@ def _installed() -> list[str]:
 
 
 def _java(variables: Mapping[str, str]) -> str:
-    """Return path, size and modification time of the Java program that Spark uses, as text; empty if there is none."""
+    """Return path, size and modification time of the Java program that Spark uses, as text; empty if there is none.
+
+    :param variables: environment variables of ``spark-submit``
+    """
     home = variables.get("JAVA_HOME")
     program = shutil.which(f"{home}/bin/java" if home else "java", path=variables.get("PATH"))
     return _version(os.path.realpath(program)) if program else ""

@@ -201,7 +201,11 @@ def _local_environment(directory: Path, conf: Mapping[str, str]) -> dict[str, st
 
 
 def _write_properties(path: Path, conf: dict[str, str]) -> None:
-    """Write Spark properties to a new file that only this user can read."""
+    """Write Spark properties to a new file that only this user can read.
+
+    :param path: path of the file
+    :param conf: the properties, by name
+    """
     with private_files.create(path) as file:
         for name, value in conf.items():
             escaped = str(value).replace("\\", "\\\\").replace("\n", "\\n")

@@ -71,7 +71,10 @@ def other_run_in_progress() -> bool:
 
 
 def _is_of_another(entry: os.DirEntry[str]) -> bool:
-    """Return whether an entry of the temporary folder is the locked run directory of another process of this user."""
+    """Return whether an entry of the temporary folder is the locked run directory of another process of this user.
+
+    :param entry: the entry
+    """
     found = _NAME.fullmatch(entry.name)
     if found is None or found["pid"] == str(os.getpid()):
         return False
@@ -95,8 +98,9 @@ def _is_left_behind(name: str) -> bool:
 
 
 def _remove_unlocked(path: Path) -> None:
-    """Remove a directory if it belongs to this user and no process holds its lock.
+    """Remove a run directory if it belongs to this user and no process holds its lock.
 
+    :param path: path of the directory
     :raises OSError: if the path is a link, does not exist, cannot be opened, or is locked
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)

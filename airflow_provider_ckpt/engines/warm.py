@@ -279,8 +279,10 @@ class StandingEngine(RunDirectoryEngine):
 def is_enabled(pipeline: Pipeline) -> bool:
     """Return whether a pipeline's runs may use a standing driver.
 
-    They may on Linux and with a local master, unless ``[ckpt] warm_spark`` is off or this is a Kubernetes pod for one
-    task.
+    They may on Linux and with a local master, unless ``[ckpt] warm_spark`` is off or this process is in a Kubernetes
+    pod for a single task.
+
+    :param pipeline: the pipeline's declaration
     """
     from airflow.configuration import conf
 

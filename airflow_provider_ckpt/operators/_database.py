@@ -53,7 +53,7 @@ class CkptDatabaseOperator(BaseOperator):
     def opened(self) -> Iterator[tuple[Database, Ledger]]:
         """Yield the declaration and the open ledger; translate errors of the ``with`` block to Airflow's exceptions.
 
-        :raises AirflowFailException: if trying again cannot help
+        :raises AirflowFailException: if the declaration is invalid, or trying again cannot help for another reason
         :raises CkptTaskError: if trying again may help
         """
         try:

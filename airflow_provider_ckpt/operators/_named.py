@@ -51,6 +51,7 @@ class CkptNamedOperator(CkptOperator):
     def resolve_pipeline(self, ledger: Ledger) -> Pipeline:
         """Return the pipeline, from the declaration that the task was given or from the one stored in the ledger.
 
+        :param ledger: the ledger, open
         :raises ConfigError: if the declaration is invalid, or the ledger has no declaration of a pipeline of this name
         """
         from airflow_provider_ckpt.replication.setup import stored_pipeline

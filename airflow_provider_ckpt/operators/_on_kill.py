@@ -40,7 +40,11 @@ def cancel_and_release(ledger: Ledger, lease: Lease, seconds: float = _TIMEOUT_S
 
 
 def _cancel_and_release(ledger: Ledger, lease: Lease) -> None:
-    """Cancel the open attempts of a lease in the ledger and release the lease; log the result or the error."""
+    """Cancel the open attempts of a lease in the ledger and release the lease; log the result or the error.
+
+    :param ledger: the ledger, open
+    :param lease: the lease that the killed task holds
+    """
     try:
         cancelled = ledger.cancel(lease, now=utcnow())
         ledger.release(lease)

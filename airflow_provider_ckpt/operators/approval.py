@@ -63,6 +63,7 @@ class CkptApprovalOperator(ApprovalOperator):
     def execute(self, context: Context) -> NoReturn:
         """Show the newest proposal of the preview task to users, and defer until one of them answers.
 
+        :param context: the task's context
         :raises AirflowFailException: if the ledger has no proposal of that task that can be approved
         """
         try:

@@ -58,6 +58,7 @@ class CkptCarryOutOperator(CkptActionOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Carry out the approved action, and return its result document.
 
+        :param context: the task's context
         :raises AirflowFailException: if no user has approved the action, or it is no longer possible; nothing was
             changed
         """

@@ -113,13 +113,19 @@ def _with_digest(operator: MappedOperator) -> MappedOperator:
 
 
 def _result_with_digest(result: XComArg) -> XComArg:
-    """Store the digest of all declarations with a mapped task's operator, and return the task's result."""
+    """Store the digest of all declarations with a mapped task's operator, and return the task's result.
+
+    :param result: the mapped task's result, which refers to its operator
+    """
     _with_digest(cast("MappedOperator", result.operator))  # type: ignore[attr-defined]
     return result
 
 
 def _set_declaration(operator: MappedOperator) -> None:
-    """Set the field ``declaration`` of a mapped operator to the digest of all declarations over which it expands."""
+    """Set the field ``declaration`` of a mapped operator to the digest of all declarations over which it expands.
+
+    :param operator: the mapped operator
+    """
     given = operator.partial_kwargs
     found = [given[_PIPELINE]] if _PIPELINE in given else _values(operator.expand_input.value, _PIPELINE)
     folder = operator.dag.folder if operator.dag else ""

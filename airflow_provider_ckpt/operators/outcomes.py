@@ -89,6 +89,7 @@ class CkptSummaryOperator(CkptStepOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Return the run's summary.
 
+        :param context: the task's context
         :raises AirflowSkipException: if no task before this one returned the state of a run
         """
         states = self.previous_states(context)

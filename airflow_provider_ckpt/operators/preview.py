@@ -112,6 +112,8 @@ class CkptPreviewOperator(CkptActionOperator, SkipMixin):
     def execute(self, context: Context) -> dict[str, Any]:
         """Void earlier proposals of this task, propose the action, and return the preview.
 
+        :param context: the task's context
+        :return: result document of a dry run, with the keys ``asks``, ``proposal``, ``subject`` and ``body``
         :raises AirflowFailException: if the action is not possible in the pipeline's state; nothing is proposed then
         """
         self._origin = proposal_origin(context, self.task_id)

@@ -1,4 +1,4 @@
-"""``CkptReplicateOperator``: a whole replication run in one task."""
+"""``CkptReplicateOperator``: a whole replication run in one task, from the lease to the settled batches."""
 
 from __future__ import annotations
 

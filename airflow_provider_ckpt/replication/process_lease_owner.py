@@ -47,7 +47,12 @@ def is_held(lease: Mapping[str, Any]) -> bool:
 
 
 def _started(pid: int) -> str:
-    """Return the start of a process in clock ticks since boot, as text; empty without such a process or ``/proc``."""
+    """Return the start of a process in clock ticks since boot, as text.
+
+    The text is empty if there is no such process, or no ``/proc``.
+
+    :param pid: pid of the process
+    """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

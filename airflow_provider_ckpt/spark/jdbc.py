@@ -212,12 +212,18 @@ class _LaneReader:
         """Pass Spark's rows of a batch to the connector's reader, and yield the records into which it converts them.
 
         The records have the form that :meth:`~.source_protocol.Reader.read` describes.
+
+        :param task: the batch
         """
         cast("SparkFedReader", self._reader).accept(task, self._records(task))
         return self._reader.read(task)
 
     def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
-        """Return the dead-letter headers that name the source of the record at a position."""
+        """Return the dead-letter headers that name the source of the record at a position.
+
+        :param task: the batch
+        :param position: position of the record
+        """
         return self._reader.origin(task, position)
 
     def close(self) -> None:
@@ -322,6 +328,8 @@ def _unconvertible_sql(read_query: ReadQuery) -> str:
     """Return Spark SQL that yields column name and text of a row's first value that Spark cannot convert.
 
     An example is ``day 0000-00-00``. The SQL yields null if all values of the row can be converted.
+
+    :param read_query: query of any batch of the wave, with the columns and their types
     """
     cursor = f"coalesce(CAST({query.CURSOR_ALIAS} AS string), 'NULL')"
     branches = [

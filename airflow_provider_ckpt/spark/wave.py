@@ -272,7 +272,11 @@ def _with_column_names(
 
 
 def reader_schema(spark: SparkSession, job: Job) -> StructType:
-    """Return the Spark schema of the rows that readers yield: the control columns, then the source's columns."""
+    """Return the Spark schema of the rows that readers yield: the control columns, then the source's columns.
+
+    :param spark: the session, which parses the types of the columns
+    :param job: description of the run
+    """
     from pyspark.sql.pandas.types import from_arrow_type
     from pyspark.sql.types import StructField, StructType
 

@@ -59,14 +59,14 @@ class SinkHarness(ABC):
 
     @abstractmethod
     def sink(self, context: SinkContext) -> Sink:
-        """Open the sink for a run.
+        """Open the sink for a run; the suite closes it.
 
         :param context: ledger, pipeline and epoch of the run
         """
 
     @abstractmethod
     def writer(self, context: SinkContext) -> Writer:
-        """Open a writer for a run.
+        """Open a writer of the sink for a run; the suite closes it.
 
         :param context: ledger, pipeline and epoch of the run
         """

@@ -289,7 +289,10 @@ def _proposal(row: Mapping[str, Any]) -> ProposalRow:
 
 
 def _task_of(origin: str) -> RunLink | None:
-    """Return the task that the origin of a proposal (``dag/run/task``) names; None if the origin has another form."""
+    """Return the task that the origin of a proposal (``dag/run/task``) names; None if the origin has another form.
+
+    :param origin: the origin
+    """
     parts = origin.split("/")
     if len(parts) != 3:
         return None

@@ -153,13 +153,22 @@ def carry_out(context: ActionContext, action: Action) -> dict[str, Any]:
 
 
 def _rewind(context: ActionContext, request: ActionRequest) -> Action | None:
-    """Return the rewind of the requested partition to the requested position or time."""
+    """Return the rewind of the requested partition to the requested position or time.
+
+    :param context: ledger and pipeline
+    :param request: the request
+    """
     target = RewindTarget(position=request.to_position, time=request.to_time)
     return Action(ActionKind.REWIND, positions=resolve_positions(context, target, request.partition))
 
 
 def _replay(context: ActionContext, request: ActionRequest) -> Action | None:
-    """Return the replay of the requested dead letters; None if none of them are parked."""
+    """Return the replay of the requested dead letters; None if none of them are parked.
+
+    :param context: ledger and pipeline
+    :param request: the request
+    :raises ConfigError: if the dead letters are in more than 5,000 ranges
+    """
     chosen = parse_selection(request.error_types, request.batches, None, None, request.stop_at)
     action = dead_letters.make_action(context.setup(), ActionKind.REPLAY_DEAD_LETTERS, chosen)
     if len(action.dead_letters) > _MAX_DEAD_LETTER_RANGES:
@@ -173,7 +182,11 @@ def _replay(context: ActionContext, request: ActionRequest) -> Action | None:
 
 
 def _release(context: ActionContext, request: ActionRequest) -> Action | None:
-    """Return the release of the requested batches, or of all held ones; None if no batch is held."""
+    """Return the release of the requested batches, or of all held batches if none are named; None if no batch is held.
+
+    :param context: ledger and pipeline
+    :param request: the request
+    """
     keys = parse_batch_keys(request.batches) or _held_batches(context)
     return Action(ActionKind.RELEASE, keys) if keys else None
 
@@ -226,7 +239,11 @@ def _adopt(context: ActionContext, request: ActionRequest) -> Action | None:
 
 
 def _accept_schema(context: ActionContext, _: ActionRequest) -> Action | None:
-    """Return the acceptance of the columns that the source has now, unless they are accepted already."""
+    """Return the acceptance of the columns that the source has now.
+
+    :param context: ledger and pipeline
+    :raises LedgerStateError: if there is nothing to accept, or these columns are accepted already
+    """
     setup = context.setup()
     action = accept_schema.make_acceptance(setup)
     accept_schema.refuse_other_columns(setup, action, action.fingerprint)

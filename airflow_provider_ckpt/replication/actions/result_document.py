@@ -51,7 +51,10 @@ def _cancelled_replays(result: ActionResult) -> str | None:
 
 
 def _unchanged_remark(result: ActionResult) -> str | None:
-    """Return a remark if the pipeline was in the requested phase already, else None."""
+    """Return a remark if the pipeline was already in the requested phase; else None.
+
+    :param result: result of the action
+    """
     if result.action.kind not in PHASE_ACTIONS or not result.before or result.before != result.after:
         return None
     return f"nothing has changed: the pipeline was {result.before['phase']} already"
@@ -88,7 +91,11 @@ def change_rows(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator
 
 
 def _checkpoint_text(generation: int, position: int) -> str:
-    """Return a checkpoint as text, such as ``1200 (generation 2)``."""
+    """Return a checkpoint as text, such as ``1200 (generation 2)``.
+
+    :param generation: generation of the partition
+    :param position: position of the checkpoint
+    """
     return f"{position_text(position)} (generation {generation})"
 
 

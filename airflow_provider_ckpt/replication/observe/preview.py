@@ -67,7 +67,12 @@ def find_problems(pipeline: Pipeline, connections: Callable[[str], Connection]) 
 
 
 def _open_source(pipeline: Pipeline, connections: Callable[[str], Connection], stack: ExitStack) -> Source:
-    """Return the pipeline's source, open; closing ``stack`` closes the source."""
+    """Open the pipeline's source and return it; closing ``stack`` closes the source.
+
+    :param pipeline: the pipeline's declaration
+    :param connections: function that returns the connection with a given id
+    :param stack: stack to which the closing of the source is added
+    """
     named = pipeline.source.connection
     source = registry.open_source(pipeline, connections(named) if named else None)
     stack.callback(source.close)
@@ -75,7 +80,14 @@ def _open_source(pipeline: Pipeline, connections: Callable[[str], Connection], s
 
 
 def _open_sink(pipeline: Pipeline, connections: Callable[[str], Connection], stack: ExitStack) -> Sink:
-    """Return the pipeline's sink, open under a placeholder for the ledger's id; closing ``stack`` closes the sink."""
+    """Open the pipeline's sink and return it; closing ``stack`` closes the sink.
+
+    The sink gets a placeholder in place of a ledger's id, since it is only checked.
+
+    :param pipeline: the pipeline's declaration
+    :param connections: function that returns the connection with a given id
+    :param stack: stack to which the closing of the sink is added
+    """
     named, dead_letters = pipeline.sink.connection, pipeline.dead_letter_connection
     context = SinkContext(_PLACEHOLDER_LEDGER, pipeline.name)
     sink = registry.open_sink(

@@ -148,7 +148,11 @@ class Planner:
 
     @staticmethod
     def _unplanned_ranges(record: PartitionRecord) -> list[tuple[int, int]]:
-        """Return the ranges of a side partition that no batch covers yet; an empty list for a source partition."""
+        """Return the ranges of a side partition that no batch covers yet; an empty list for a source partition.
+
+        :param record: the partition
+        :return: start and end of each range
+        """
         partition = record.partition
         if partition.limit is None:
             return []

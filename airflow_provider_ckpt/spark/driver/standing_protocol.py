@@ -66,13 +66,18 @@ def is_same_user(connection: socket.socket) -> bool:
 
 
 def send_line(connection: socket.socket, document: Mapping[str, Any]) -> None:
-    """Send a JSON object to the other end of a connection, as one line."""
+    """Send a JSON object to the other end of a connection, as one line.
+
+    :param connection: the connection
+    :param document: the JSON object
+    """
     connection.sendall(json.dumps(document).encode() + b"\n")
 
 
 def read_line(connection: socket.socket) -> dict[str, Any]:
     """Read one line from the other end of a connection, and return the JSON object in it.
 
+    :param connection: the connection
     :raises ConnectionError: if the other end closes the connection before the end of the line, or the line is longer
         than 1 MiB
     """

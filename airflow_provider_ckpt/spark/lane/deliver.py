@@ -289,7 +289,7 @@ class Lane:
         )
 
     def _with_seconds(self, outcome: Outcome) -> Outcome:
-        """Return the outcome with the wall time since the lane's previous outcome, in seconds."""
+        """Return an outcome with its duration: the wall time since the lane's previous outcome, in seconds."""
         now = time.monotonic()
         seconds, self._last_outcome_at = now - self._last_outcome_at, now
         return replace(outcome, seconds=round(seconds, 4))

@@ -92,7 +92,10 @@ class Gatherer:
         self._pieces: list[pa.RecordBatch] = []
 
     def split(self, batch: pa.RecordBatch) -> Iterator[BatchSlice]:
-        """Yield the slices of an Arrow batch that belong to different micro-batches, in order."""
+        """Yield the slices of an Arrow batch that belong to different micro-batches, in order.
+
+        :param batch: rows of one or more micro-batches, as Spark passes them
+        """
         if batch.num_rows == 0:
             return
         import numpy as np
@@ -104,7 +107,10 @@ class Gatherer:
             yield BatchSlice(batch.slice(start, end - start))
 
     def add(self, batch_slice: BatchSlice) -> None:
-        """Keep a slice until all rows of its batch have arrived."""
+        """Keep a slice of a batch until all rows of the batch have arrived.
+
+        :param batch_slice: the slice
+        """
         self._pieces.append(batch_slice.records)
 
     def take(self, reader: Reader, task: BatchTask, shape: RecordShape, *, read_by_spark: bool) -> GatheredBatch:

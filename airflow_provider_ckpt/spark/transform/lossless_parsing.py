@@ -239,8 +239,11 @@ def _searched_fields(fields: Iterable[StructField]) -> Iterator[tuple[str, str |
 
 
 def _usual(kind: DataType) -> str | None:
-    """Return a regular expression for those JSON notations of a type that ``from_json`` does not alter; None if there
-    are none.
+    """Return a regular expression for the JSON notations that ``from_json`` parses without altering the value.
+
+    The result is None if the type has no such notations.
+
+    :param kind: Spark type of a field
     """
     from pyspark.sql import types as t
 
@@ -258,7 +261,10 @@ def _without_prefix(own: str) -> str:
 
 
 def _is_finite(value: str, _: str) -> str:
-    """Return a SQL condition that is true if the parsed number is neither infinite nor NaN."""
+    """Return a SQL condition that is true if the parsed number is neither infinite nor NaN.
+
+    :param value: SQL expression of the parsed number
+    """
     return f"abs({value}) < cast('Infinity' AS double)"
 
 
@@ -288,7 +294,11 @@ def _is_time(value: str, own: str, kind: str = "timestamp") -> str:
 
 
 def _is_time_without_zone(value: str, own: str) -> str:
-    """Return a SQL condition like :func:`_is_time`, for a timestamp without time zone."""
+    """Return a SQL condition like :func:`_is_time`, for a timestamp without time zone.
+
+    :param value: SQL expression of the parsed timestamp
+    :param own: SQL expression of its text in the record
+    """
     return _is_time(value, own, "timestamp_ntz")
 
 

@@ -41,7 +41,10 @@ def _unchanged(value: Any) -> Any:
 
 
 def _header(packed: dict[str, str]) -> dict[str, Any]:
-    """Return a message header, converted from JSON, where its value is Base64 text."""
+    """Return a message header, whose value is Base64 text in JSON, with its value as bytes.
+
+    :param packed: the header as ``json.loads`` returns it
+    """
     value = packed.get("value")
     return {"key": packed.get("key"), "value": None if value is None else base64.b64decode(value)}
 

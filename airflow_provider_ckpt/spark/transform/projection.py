@@ -162,7 +162,11 @@ def parse_schema(spark: SparkSession, ddl: str, pipeline: str, key: str = "trans
 
 @lru_cache
 def _parse_ddl(spark: SparkSession, ddl: str) -> DataType:
-    """Parse Spark's DDL to a type; a Connect session sends it to the server for that."""
+    """Parse Spark's DDL to a type; a Connect session sends the text to the server for this.
+
+    :param spark: any session
+    :param ddl: text of the schema
+    """
     from pyspark.sql.types import DataType
 
     parse: Callable[[str], DataType] = getattr(spark, "_parse_ddl", DataType.fromDDL)

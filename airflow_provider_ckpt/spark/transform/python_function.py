@@ -52,6 +52,8 @@ def pack(function: Function) -> bytes:
     """Serialize a function for Spark, together with everything that it uses from the module that defines it.
 
     Other modules that the function uses must be importable on the driver and the executors.
+
+    :param function: the user's function
     """
     from pyspark import cloudpickle
 
@@ -67,7 +69,10 @@ def pack(function: Function) -> bytes:
 
 
 def unpack(packed: bytes) -> Function:
-    """Return the function that :func:`pack` serialized."""
+    """Return the function that :func:`pack` serialized.
+
+    :param packed: the serialized function
+    """
     import pickle
 
     found: Function = pickle.loads(packed)  # noqa: S301  # packed by this run's own task, in a directory of mode 0700
@@ -175,6 +180,7 @@ def _call(function: Function, rows: pa.Table, returns: pa.Schema) -> pa.Table:
 def _to_table(given: object) -> pa.Table:
     """Convert the result of the user's function to an Arrow table.
 
+    :param given: the result
     :raises InvalidTransformError: if the result is not an Arrow table, a record batch or a pandas data frame
     """
     import pyarrow as pa
