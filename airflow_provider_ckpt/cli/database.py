@@ -112,7 +112,7 @@ def run(args: Namespace) -> dict[str, Any]:
         expansion.refuse_halted()
         _log_changes(expansion)
         ledger.register(expansion.names.values())
-        labels = list(found.work)
+        labels = found.in_order
         if args.all:
             labels += [label for label in expansion.pipelines if label not in found.work]
         setups = {label: make_context(expansion.pipelines[label], ledger) for label in labels}

@@ -1,4 +1,4 @@
-"""Run several pipelines in one process, some at a time, and return one result for each.
+"""Run several pipelines in one process, some at a time and in turns, and return one result for each.
 
 Pipelines of the ``warm`` engine share one standing Spark.
 """
@@ -14,18 +14,23 @@ from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.core.routes import Route
 from airflow_provider_ckpt.engines.factory import make_engine, starts_own_spark
 from airflow_provider_ckpt.replication.run.lease_renewal import LeaseRenewals
-from airflow_provider_ckpt.replication.run.parallel_runs import ParallelRuns
+from airflow_provider_ckpt.replication.run.parallel_runs import Limits, ParallelRuns, SharedTurn
 from airflow_provider_ckpt.replication.run.replicate import replicate
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
-    from airflow_provider_ckpt.replication.run.engine_protocol import Check
     from airflow_provider_ckpt.replication.setup import PipelineContext
 
 log = logging.getLogger(__name__)
 
 _AT_ONCE = 4
-"""Number of runs at once on a shared Spark: the number whose lanes a standing driver executes at once."""
+"""Number of runs that work at once on a shared Spark: the number whose lanes a standing driver executes at once."""
+
+_QUANTUM = 100_000
+"""Number of records after which a run's turn ends if another one waits: seconds of work for one run."""
+
+_BEGUN_EACH = 2
+"""Runs in progress on a shared Spark for each of those that work: the others wait for their turn or for a retry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,32 +50,26 @@ class RunResult:
 def run_several(
     setups: Mapping[str, PipelineContext], at_once: int | None = None, *, lanes_each: int | None = None
 ) -> dict[str, RunResult]:
-    """Run several pipelines, in the given order and some at a time; a run that fails does not stop the others.
+    """Run several pipelines, some at a time and in turns by their records; a run that fails does not stop the others.
 
     The leases of the runs in progress are renewed together.
 
-    :param setups: by pipeline name or another label, the pipeline with its ledger, connections and lease owner
-    :param at_once: largest number of runs in progress at a time; None for four, or one if any of the pipelines starts a
-        Spark of its own
-    :param lanes_each: largest number of lanes that a run occupies while other runs are unfinished; None for no limit
-    :return: the result of each run, by the same labels
+    :param setups: the pipelines with their ledger, connections and lease owners, by a name of each, in the order in
+        which they begin
+    :param at_once: largest number of runs that work at a time; None for four, or one if any of the pipelines starts a
+        Spark of its own. On a shared Spark, as many others may have begun and wait for their turn
+    :param lanes_each: largest number of lanes that a run occupies while another one works or waits for its turn; None
+        for no limit
+    :return: the result of each, by the same names
     """
     renewals = {ledger: LeaseRenewals(ledger) for ledger in {setup.ledger for setup in setups.values()}}
     own_spark = any(starts_own_spark(setup.pipeline) for setup in setups.values())
-
-    def most_lanes() -> int | None:
-        return lanes_each if runs.unfinished > 1 else None
-
-    runs = ParallelRuns(
-        {
-            name: _Run(replace(setup, renewals=renewals[setup.ledger], most_lanes=most_lanes))
-            for name, setup in setups.items()
-        },
-        at_once or (1 if own_spark else _AT_ONCE),
-    )
+    most = at_once or (1 if own_spark else _AT_ONCE)
+    limits = Limits(most, most if own_spark else most * _BEGUN_EACH, _QUANTUM, lanes_each)
+    runs = {name: _Run(replace(setup, renewals=renewals[setup.ledger])) for name, setup in setups.items()}
     return {
         name: RunResult("failed", error_text(result)) if isinstance(result, Exception) else result
-        for name, result in runs.run().items()
+        for name, result in ParallelRuns(runs, limits).run().items()
     }
 
 
@@ -83,15 +82,15 @@ class _Run:
     def __init__(self, setup: PipelineContext) -> None:
         self._setup = setup
 
-    def __call__(self, check: Check) -> RunResult:
+    def __call__(self, turn: SharedTurn) -> RunResult:
         """Execute the run, and return its result.
 
-        :param check: function that raises an error if the run must stop
+        :param turn: the run's turn
         :raises Exception: the error with which the run failed, after it was logged
         """
         pipeline = self._setup.pipeline
         try:
-            summary = replicate(replace(self._setup, check=check), make_engine(pipeline)).to_json()
+            summary = replicate(replace(self._setup, check=turn.check, turn=turn), make_engine(pipeline)).to_json()
         except Exception as error:
             log.error("%s failed: %s", pipeline.name, error_text(error))  # no traceback, not even with -v
             raise

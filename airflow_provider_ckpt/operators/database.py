@@ -177,7 +177,7 @@ class CkptDatabaseTablesOperator(CkptDatabaseOperator):
             errors = _errors(database, found, names)
             connections = functools.cache(resolve_connection)
             pipelines = found.expansion.pipelines
-            setups = {label: self._setup(context, ledger, pipelines[label], connections) for label in found.work}
+            setups = {label: self._setup(context, ledger, pipelines[label], connections) for label in found.in_order}
             self.log.info("%d of %d tables of this group have work", len(setups), len(names))
             self._runs = True
             try:

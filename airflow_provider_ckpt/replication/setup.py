@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.replication.metric_names import NO_METER, Meter
 from airflow_provider_ckpt.replication.own_output import refuse_own_output
 from airflow_provider_ckpt.replication.refuse_unsupported_delivery import refuse_unsupported_delivery
+from airflow_provider_ckpt.replication.turn import Turn
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
@@ -44,8 +45,7 @@ class PipelineContext:
     :param check: called repeatedly while a run works or waits; it raises an error if the run must stop
     :param renewals: thread that renews the lease together with the leases of other runs in this process; None for a
         thread of the run's own
-    :param most_lanes: function that returns the largest number of lanes of the next wave, for runs that share a Spark;
-        its result None means as many as the pipeline declares
+    :param turn: the run's turn, which says when it may execute waves and in how many lanes
     """
 
     pipeline: Pipeline
@@ -57,7 +57,7 @@ class PipelineContext:
     function: bytes | None = None
     check: Callable[[], None] = lambda: None
     renewals: LeaseRenewals | None = None
-    most_lanes: Callable[[], int | None] = lambda: None
+    turn: Turn = field(default_factory=Turn)
 
     @property
     def sink_id(self) -> str:

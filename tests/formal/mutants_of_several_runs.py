@@ -1,4 +1,4 @@
-"""Defects in what runs of several tables in one process share: the renewal of their leases."""
+"""Defects in what runs of several tables in one process share: the renewal of their leases, and turns on one Spark."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ from tests.formal.mutant import Mutant
 
 _LEDGER = "tests/integration/ledger/test_group_renewal.py"
 _THREAD = "tests/unit/replication/run/test_lease_renewal.py"
+_TURNS = "tests/unit/core/test_deficit_round_robin.py"
+_RULES = f"{_TURNS}::test_no_table_starves"
+_RUNS = "tests/integration/replication/test_group_of_tables.py"
+_SEVERAL = "tests/unit/engines/test_several_runs.py"
+_ORDER = "DeficitRoundRobin"
 
 OF_SEVERAL_RUNS: Sequence[Mutant] = (
     Mutant(
@@ -110,9 +115,162 @@ OF_SEVERAL_RUNS: Sequence[Mutant] = (
         "each table in progress renews its own lease",
         "engines/several_runs.py",
         "run_several",
-        "replace(setup, renewals=renewals[setup.ledger], most_lanes=most_lanes)",
-        "replace(setup, most_lanes=most_lanes)",
+        "replace(setup, renewals=renewals[setup.ledger])",
+        "setup",
         test="tests/integration/replication/test_group_of_tables.py"
         "::test_a_run_whose_lease_is_lost_stops_and_the_other_goes_on",
+    ),
+    Mutant(
+        "turns: a table keeps its turn while others wait",
+        "core/deficit_round_robin.py",
+        f"{_ORDER}.charge",
+        "self._next() is not None",
+        "False",
+        test=f"{_TURNS}::test_small_tables_do_not_wait_for_four_large_ones",
+    ),
+    Mutant(
+        "turns: what a table read beyond its quantum is forgotten",
+        "core/deficit_round_robin.py",
+        f"{_ORDER}.grant",
+        "self._credit[table] += self.quantum",
+        "self._credit[table] = self.quantum",
+        test=f"{_TURNS}::test_two_tables_that_both_have_work_read_about_as_many_records",
+    ),
+    Mutant(
+        "turns: a table that sleeps again and again saves up quanta",
+        "core/deficit_round_robin.py",
+        f"{_ORDER}.grant",
+        "if self._credit[table] <= 0:\n    self._credit[table] += self.quantum",
+        "self._credit[table] += self.quantum",
+        test=f"{_TURNS}::test_a_table_that_failed_often_has_saved_up_nothing",
+    ),
+    Mutant(
+        "turns: a wave that failed keeps its turn",
+        "core/deficit_round_robin.py",
+        f"{_ORDER}.charge",
+        "self._credit[table] > 0 and records > 0",
+        "self._credit[table] > 0",
+        test=f"{_TURNS}::test_a_wave_that_fails_costs_the_turn_but_no_records",
+    ),
+    Mutant(
+        "turns: a wave that failed is charged",
+        "core/deficit_round_robin.py",
+        f"{_ORDER}.charge",
+        "self._credit[table] -= records",
+        "self._credit[table] -= records or 1",
+        test=f"{_TURNS}::test_a_wave_that_fails_costs_the_turn_but_no_records",
+    ),
+    Mutant(
+        "turns: a table that sleeps keeps its turn",
+        "core/deficit_round_robin.py",
+        f"{_ORDER}.sleep",
+        "self._working.discard(table)",
+        "",
+        test=_RULES,
+    ),
+    Mutant(
+        "turns: a table that sleeps gets a turn",
+        "core/deficit_round_robin.py",
+        f"{_ORDER}.sleep",
+        "if table in self._begun and table in self._waiting:\n    self._waiting.remove(table)",
+        "",
+        test=_RULES,
+    ),
+    Mutant(
+        "turns: a table that works alone runs into debt",
+        "core/deficit_round_robin.py",
+        f"{_ORDER}.charge",
+        "self._credit[table] % self.quantum or self.quantum",
+        "self._credit[table]",
+        test=f"{_TURNS}::test_a_table_alone_is_not_in_debt_when_another_one_asks",
+    ),
+    Mutant(
+        "turns: more tables begin than may",
+        "core/deficit_round_robin.py",
+        f"{_ORDER}._next",
+        "may_begin or table in self._begun",
+        "True",
+        test=_RULES,
+    ),
+    Mutant(
+        "turns: no table has its next turn before all have begun",
+        "core/deficit_round_robin.py",
+        f"{_ORDER}._next",
+        "may_begin or table in self._begun",
+        "may_begin",
+        test=_RULES,
+    ),
+    Mutant(
+        "turns: a table that sleeps limits the lanes of the others",
+        "core/deficit_round_robin.py",
+        f"{_ORDER}.is_alone",
+        "(self._working | set(self._waiting)) - {table}",
+        "(self._begun | set(self._waiting)) - {table}",
+        test=_RULES,
+    ),
+    Mutant(
+        "turns: a wave is charged to no table",
+        "replication/run/wave_loop.py",
+        "WaveLoop._take_turn",
+        "self._run.setup.turn.charge(self._run.summary.records.read - before)",
+        "",
+        test=f"{_RUNS}::test_small_tables_do_not_wait_for_large_ones_that_began_before",
+    ),
+    Mutant(
+        "turns: a run executes waves without its turn",
+        "replication/run/wave_loop.py",
+        "WaveLoop._take_turn",
+        "if not self._time_budget.wait_for_turn():\n    return",
+        "",
+        test=f"{_RUNS}::test_a_pipeline_can_be_drained_while_its_run_waits_for_its_turn",
+    ),
+    Mutant(
+        "turns: a run that waits for a retry keeps its turn",
+        "replication/run/time_budget.py",
+        "TimeBudget.wait_until",
+        "self._run.setup.turn.leave()",
+        "",
+        test=f"{_RUNS}::test_a_table_whose_batch_fails_leaves_its_turn_until_the_retry",
+    ),
+    Mutant(
+        "turns: a run that waits for a busy lease keeps its turn",
+        "replication/run/busy_lease.py",
+        "wait_for_lease",
+        "setup.turn.leave()",
+        "",
+        test=f"{_RUNS}::test_a_table_whose_lease_is_busy_leaves_its_turn",
+    ),
+    Mutant(
+        "turns: waiting for others uses up the time budget",
+        "replication/run/time_budget.py",
+        "TimeBudget.wait_for_turn",
+        "self._deadline += time.monotonic() - started",
+        "",
+        test=f"{_RUNS}::test_the_wait_for_a_turn_does_not_count_against_the_time_budget",
+    ),
+    Mutant(
+        "turns: runs with a Spark of their own wait for their turn with it",
+        "engines/several_runs.py",
+        "run_several",
+        "most if own_spark else most * _BEGUN_EACH",
+        "most * _BEGUN_EACH",
+        test=f"{_SEVERAL}::test_runs_with_a_spark_of_their_own_do_not_keep_it_while_others_work",
+    ),
+    Mutant(
+        "turns: a table occupies all lanes while others work",
+        "replication/run/parallel_runs.py",
+        "ParallelRuns.most_lanes",
+        "None if self._order.is_alone(name) else self._limits.lanes_each",
+        "None",
+        test=f"{_SEVERAL}::test_a_run_occupies_few_lanes_until_it_is_the_last_one",
+    ),
+    Mutant(
+        "turns: the tables with the most records begin first",
+        "replication/observe/tables_with_work.py",
+        "TablesWithWork.in_order",
+        "(self.work[name], name)",
+        "(-self.work[name], name)",
+        test="tests/unit/operators/test_database.py"
+        "::test_the_tables_of_a_group_with_the_fewest_new_records_begin_first",
     ),
 )

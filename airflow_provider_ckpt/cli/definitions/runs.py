@@ -22,7 +22,7 @@ def run_commands() -> Iterable[CLICommand]:
             "--at-once",
             type=arguments.count,
             metavar="N",
-            help="of several pipelines, run at most N at once (default: 4; 1 if one of them starts a Spark of its own)",
+            help="of several pipelines, at most N work at once (default: 4; 1 if one starts a Spark of its own)",
         ),
         more="The run needs no DAG; it uses the same code and the same ledger as the tasks of a DAG. Several pipelines "
         "run in one process, and one that fails does not stop the others. The exit status is 1 if a run failed, or if "
@@ -85,10 +85,10 @@ def database_commands() -> Iterable[CLICommand]:
                     "--at-once",
                     type=arguments.count,
                     metavar="N",
-                    help="run at most N tables at once (default: 4; 1 if they start a Spark of their own)",
+                    help="at most N tables work at once (default: 4; 1 if they start a Spark of their own)",
                 ),
-                more="All tables run in one process, those with the most new records first. One that fails does not "
-                "stop the others; the exit status is then 1, and the last line names it.",
+                more="All tables run in one process, those with the fewest new records first, and in turns. One that "
+                "fails does not stop the others; the exit status is then 1, and the last line names it.",
             ),
             define_command(
                 "status",

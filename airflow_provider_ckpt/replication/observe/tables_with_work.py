@@ -35,6 +35,14 @@ class TablesWithWork:
     expansion: Expansion
     work: Mapping[str, int]
 
+    @property
+    def in_order(self) -> list[str]:
+        """Names of the tables with work in the order in which they are to begin: those with the fewest records first.
+
+        So no table waits for a larger one to begin, however many tables have more work.
+        """
+        return sorted(self.work, key=lambda name: (self.work[name], name))
+
 
 def find_tables_with_work(
     database: Database,

@@ -41,5 +41,6 @@ def wait_for_lease(setup: PipelineContext, sink_epoch: int, *, force: bool) -> L
             if not logged:
                 log.info("Waiting for the lease: %s", error)
                 logged = True
+                setup.turn.leave()
             setup.check()
             time.sleep(_PAUSE_SECONDS)

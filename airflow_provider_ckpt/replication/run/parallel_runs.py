@@ -1,16 +1,17 @@
-"""Run several pipelines in the threads of one process, some at a time; a run that fails does not stop the others."""
+"""Run several pipelines in the threads of one process, in turns; a run that fails does not stop the others."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Generic, TypeVar
 
-from airflow_provider_ckpt.replication.run.engine_protocol import Check
+from airflow_provider_ckpt.core.deficit_round_robin import DeficitRoundRobin
+from airflow_provider_ckpt.replication.turn import Turn
 
 log = logging.getLogger(__name__)
 
@@ -27,28 +28,39 @@ class RunStoppedError(BaseException):
     """
 
 
-class ParallelRuns(Generic[T]):
-    """Runs of several pipelines, each in a thread; they begin in the order in which they are given.
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of several runs that share a process and its Spark.
 
-    :param runs: by pipeline name, the function that executes the run. It gets a function to call repeatedly, which
-        raises :class:`RunStoppedError` if the run must stop
-    :param at_once: largest number of runs in progress at a time, at least 1
+    :param at_once: largest number of runs that work at a time, at least 1
+    :param most_begun: largest number of runs in progress, of which some wait for their next turn; at least ``at_once``
+    :param quantum: number of records after which a run's turn ends if another one waits
+    :param lanes_each: largest number of lanes that a run occupies while another one works or waits for its turn; None
+        for no limit
     """
 
-    def __init__(self, runs: Mapping[str, Callable[[Check], T]], at_once: int) -> None:
-        self._waiting = deque(runs.items())
+    at_once: int
+    most_begun: int
+    quantum: int
+    lanes_each: int | None = None
+
+
+class ParallelRuns(Generic[T]):
+    """Runs of several pipelines, each in a thread, which work in turns by deficit round robin in records.
+
+    :param runs: function that executes the run of a pipeline, by the pipeline's name, in the order of their first
+        turns. Its argument is the run's :class:`SharedTurn`, whose ``check`` it has to call repeatedly
+    :param limits: how the runs share the process
+    """
+
+    def __init__(self, runs: Mapping[str, Callable[[SharedTurn], T]], limits: Limits) -> None:
+        self._runs = runs
+        self._limits = limits
+        self._order = DeficitRoundRobin(runs, limits.quantum, limits.at_once, limits.most_begun)
+        self._changed = threading.Condition()
         self._ended: SimpleQueue[tuple[str, T | Exception]] = SimpleQueue()
         self._stopped = threading.Event()
-        self._unfinished = len(runs)
-        self._threads = [
-            threading.Thread(target=self._work, name=f"ckpt-side-by-side-{number}", daemon=True)
-            for number in range(min(at_once, len(runs)))
-        ]
-
-    @property
-    def unfinished(self) -> int:
-        """Number of runs that are in progress or have not begun."""
-        return self._unfinished
+        self._threads: list[threading.Thread] = []
 
     def run(self) -> dict[str, T | Exception]:
         """Execute all runs, and return by pipeline name the result of each, or the exception with which it failed.
@@ -58,42 +70,117 @@ class ParallelRuns(Generic[T]):
         """
         results: dict[str, T | Exception] = {}
         try:
-            for thread in self._threads:
-                thread.start()
-            while self._unfinished:
+            self.change(lambda _: None)
+            while len(results) < len(self._runs):
                 name, result = self._ended.get()
                 results[name] = result
-                self._unfinished -= 1
         except BaseException:
             self._stop()
             raise
         return results
 
-    def _work(self) -> None:
-        """Execute waiting runs one after the other, until none is left or all must stop; each thread calls this."""
-        while not self._stopped.is_set():
-            try:
-                name, execute = self._waiting.popleft()
-            except IndexError:
-                return
-            try:
-                result: T | Exception = execute(self._check)
-            except RunStoppedError:
-                return
-            except BaseException as error:  # noqa: BLE001  # thread boundary: it is the run's result
-                result = error if isinstance(error, Exception) else RuntimeError(repr(error))
-            self._ended.put((name, result))
+    def change(self, change: Callable[[DeficitRoundRobin], None]) -> None:
+        """Change whose turn it is, begin the runs whose first turn it is, and wake those that wait for their turn.
 
-    def _check(self) -> None:
+        :param change: function that makes the change
+        """
+        with self._changed:
+            change(self._order)
+            for name in () if self._stopped.is_set() else self._order.grant():
+                thread = threading.Thread(target=self._work, args=(name,), name=f"ckpt-run-{name}", daemon=True)
+                self._threads.append(thread)
+                thread.start()
+            self._changed.notify_all()
+
+    def wait_for_turn(self, name: str, seconds: float) -> bool:
+        """Wait until it is a run's turn, and return whether it is.
+
+        :param name: name of the run's pipeline
+        :param seconds: longest time to wait
+        """
+        with self._changed:
+            return self._changed.wait_for(lambda: self._order.is_working(name), seconds)
+
+    def most_lanes(self, name: str) -> int | None:
+        """Return the largest number of lanes that a run may occupy now; None for no limit.
+
+        :param name: name of the run's pipeline
+        """
+        with self._changed:
+            return None if self._order.is_alone(name) else self._limits.lanes_each
+
+    def check(self) -> None:
+        """Raise an error if the runs must stop.
+
+        :raises RunStoppedError: if they must
+        """
         if self._stopped.is_set():
             raise RunStoppedError
+
+    def _work(self, name: str) -> None:
+        """Execute a run, and report its result unless all runs must stop; its thread calls this.
+
+        :param name: name of the run's pipeline
+        """
+        try:
+            result: T | Exception = self._runs[name](SharedTurn(self, name))
+        except RunStoppedError:
+            return
+        except BaseException as error:  # noqa: BLE001  # thread boundary: it is the run's result
+            result = error if isinstance(error, Exception) else RuntimeError(repr(error))
+        self.change(lambda order: order.end(name))
+        self._ended.put((name, result))
 
     def _stop(self) -> None:
         """Begin no more runs, and wait until those in progress have stopped, but not longer than 20 s."""
         self._stopped.set()
         deadline = time.monotonic() + _STOP_SECONDS
-        for thread in self._threads:
-            if thread.ident is not None:
-                thread.join(max(0.0, deadline - time.monotonic()))
-        if any(thread.is_alive() for thread in self._threads):
+        with self._changed:
+            threads = list(self._threads)
+        for thread in threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        if any(thread.is_alive() for thread in threads):
             log.warning("Some runs did not stop within %g s; they end with this process", _STOP_SECONDS)
+
+
+class SharedTurn(Turn):
+    """Turn of one of the runs of a :class:`ParallelRuns`.
+
+    :param runs: the runs
+    :param name: name of the run's pipeline
+    """
+
+    def __init__(self, runs: ParallelRuns[T], name: str) -> None:
+        self._runs = runs
+        self._name = name
+
+    def check(self) -> None:
+        """Raise an error if the run must stop.
+
+        :raises RunStoppedError: if it must
+        """
+        self._runs.check()
+
+    @property
+    def most_lanes(self) -> int | None:
+        """Largest number of lanes of the next wave while others work or wait; None for as many as declared."""
+        return self._runs.most_lanes(self._name)
+
+    def charge(self, records: int) -> None:
+        """Report a wave that has ended, which ends the turn if it used it up and another run waits.
+
+        :param records: number of records that it has read
+        """
+        self._runs.change(lambda order: order.charge(self._name, records))
+
+    def leave(self) -> None:
+        """End the turn; the run keeps its deficit, and another one may work."""
+        self._runs.change(lambda order: order.sleep(self._name))
+
+    def take(self, seconds: float) -> bool:
+        """Ask for the next turn if there is none, and wait for it; return whether the run has a turn.
+
+        :param seconds: longest time to wait
+        """
+        self._runs.change(lambda order: order.ask(self._name))
+        return self._runs.wait_for_turn(self._name, seconds)

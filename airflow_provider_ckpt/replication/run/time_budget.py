@@ -1,4 +1,4 @@
-"""Time budget of a run, and the waits inside it, during which users' actions are still applied."""
+"""Wait inside a run, for a time or for its turn, while still applying users' actions."""
 
 from __future__ import annotations
 
@@ -55,18 +55,52 @@ class TimeBudget:
     def wait_until(self, moment: datetime) -> None:
         """Wait until a time, but not beyond the end of the budget; return early after applying a stored action.
 
+        The run leaves its turn meanwhile.
+
         :param moment: the time
         :raises StaleEpochError: if the lease was lost
         """
+
+        def is_over() -> bool:
+            left = min((moment - utcnow()).total_seconds(), self.seconds_left)
+            if left > 0:
+                self._run.setup.turn.leave()
+                time.sleep(min(left, _POLL_SECONDS))
+            return left <= 0
+
+        self._wait(is_over)
+
+    def wait_for_turn(self) -> bool:
+        """Wait for the run's turn, which does not count against the budget; return whether the run has it.
+
+        It has none if a stored action was applied meanwhile, after which other batches may be due.
+
+        :raises StaleEpochError: if the lease was lost
+        """
+        turn = self._run.setup.turn
+        if turn.take(0):
+            return True
+        started = time.monotonic()
+        with self._run.step("turn"):
+            found = self._wait(lambda: turn.take(_POLL_SECONDS))
+        self._deadline += time.monotonic() - started
+        return found
+
+    def _wait(self, is_over: Callable[[], bool]) -> bool:
+        """Wait until a condition is true, and return True; return False after applying a stored action before that.
+
+        :param is_over: the condition, whose evaluation takes up to :data:`_POLL_SECONDS` if it is false
+        :raises StaleEpochError: if the lease was lost
+        """
         next_check_at = time.monotonic() + _ACTION_CHECK_SECONDS
-        while (left := min((moment - utcnow()).total_seconds(), self.seconds_left)) > 0:
+        while not is_over():
             self._run.check()
             if time.monotonic() >= next_check_at:
                 next_check_at += _ACTION_CHECK_SECONDS
                 with suppress(LedgerUnavailableError):  # the caller asks again after the wait
                     if self._run.apply_stored_actions():
-                        return
-            time.sleep(min(left, _POLL_SECONDS))
+                        return False
+        return True
 
     def wait_after_attempt(self, tried: int, reason: str) -> None:
         """Log a failure that concerns the whole source, sink or ledger, and wait as long as the retry policy says.

@@ -110,15 +110,29 @@ class WaveLoop:
             due = [batch for batch in candidates if batch.not_before is None or batch.not_before <= utcnow()]
             if self._pipeline.pinned:
                 due = without_blocked(due, candidates)
-            publication = self._refresh.publication(due) if self._refresh is not None else None
-            if self._refresh is not None and publication is not None:
-                self._publish(self._refresh, publication)
-            elif due:
-                self._run_wave(due)
+            if due:
+                self._take_turn(due)
             else:
                 self._time_budget.wait_until(min(batch.not_before for batch in candidates if batch.not_before))
         self._task_builder.finish()
         self._run.planning.raise_refused()
+
+    def _take_turn(self, due: list[Batch]) -> None:
+        """Wait for the run's turn, then execute a wave or publish a refresh, for whose records the run is charged.
+
+        Nothing is executed if a user's action was applied during the wait, by which other batches may be due.
+
+        :param due: batches whose next attempt may begin now
+        """
+        if not self._time_budget.wait_for_turn():
+            return
+        before = self._run.summary.records.read
+        publication = self._refresh.publication(due) if self._refresh is not None else None
+        if self._refresh is not None and publication is not None:
+            self._publish(self._refresh, publication)
+        else:
+            self._run_wave(due)
+        self._run.setup.turn.charge(self._run.summary.records.read - before)
 
     def _plan_next(self) -> list[Batch]:
         """Apply stored actions and plan new batches; return all planned batches that this run may begin, oldest first.
@@ -167,7 +181,7 @@ class WaveLoop:
         as_read = shape is not None and not (self._pipeline.transform.select or self._pipeline.transform.python)
         self._run.sink.check_columns(shape.outputs if shape is not None and as_read else ready.columns)
         lanes = self._pipeline.consumer.lane_count(ready.parallelism)
-        lanes = min(lanes, self._run.setup.most_lanes() or lanes)
+        lanes = min(lanes, self._run.setup.turn.most_lanes or lanes)
         chosen = self._choose_batches(due, lanes)
         # Before the batches begin, so that a batch whose file is gone stays planned instead of counting as sent.
         tasks = self._task_builder.tasks(chosen)

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ckpt.core.errors import CkptError
-from airflow_provider_ckpt.replication.run.engine_protocol import Check
-from airflow_provider_ckpt.replication.run.parallel_runs import ParallelRuns
+from airflow_provider_ckpt.replication.run.parallel_runs import Limits, ParallelRuns, SharedTurn
 from airflow_provider_ckpt.replication.run.summary import RunSummary
 from tests.integration.engines.engine_setup import EngineSetup, Kind
 from tests.services.replication import orders_pipeline
@@ -24,11 +23,11 @@ def test_pipelines_side_by_side(engine_setup: EngineSetup) -> None:
         make_target(engine_setup.dsn, f"{name}_target")
     execute(engine_setup.dsn, "ALTER TABLE side_1_target DROP COLUMN id")
 
-    def run_of(name: str) -> Callable[[Check], RunSummary]:
+    def run_of(name: str) -> Callable[[SharedTurn], RunSummary]:
         document: dict[str, Any] = orders_pipeline(name, source=f"{name}_source", target=f"{name}_target")
         return lambda _: engine_setup.run(document, owner=f"test:{name}")
 
-    ended = ParallelRuns({name: run_of(name) for name in names}, at_once=2).run()
+    ended = ParallelRuns({name: run_of(name) for name in names}, Limits(2, 2, 100)).run()
 
     assert isinstance(ended.pop("side_1"), CkptError)
     for name, summary in ended.items():

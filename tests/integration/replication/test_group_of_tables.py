@@ -1,81 +1,125 @@
-"""Runs of several tables in one process: their leases are renewed together, and one that is lost ends one run."""
+"""Runs of several tables in one process: their leases are renewed together, and they work in turns by records."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
+from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.errors import LeaseBusyError
+from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.engines import several_runs
 from airflow_provider_ckpt.engines.session import SessionEngine
+from airflow_provider_ckpt.engines.several_runs import RunResult
+from airflow_provider_ckpt.replication.run.replicate import replicate
+from airflow_provider_ckpt.replication.run.summary import RunSummary
 from airflow_provider_ckpt.replication.setup import PipelineContext
+from airflow_provider_ckpt.replication.turn import Turn
 from tests.services.replication import Replication, orders_pipeline
 from tests.services.tables import execute, make_source, make_target, scalar
 
-ROWS, BATCH = 400, 10
+BATCH = 10
 TTL = timedelta(seconds=2)
 
 
 class Tables:
-    """Some tables of one database, each of them a pipeline, whose rows can be slowed down.
+    """Tables of one database, each of them a pipeline with a lease of 2 s, whose targets can be slow or refuse rows.
 
     :param orders: database and Spark
-    :param names: names of the tables
     """
 
-    def __init__(self, orders: Replication, names: list[str]) -> None:
+    def __init__(self, orders: Replication) -> None:
         self._orders = orders
         self.dsn, self.ledger = orders.dsn, orders.ledger
-        self.names = names
-        execute(self.dsn, "CREATE TABLE pace (seconds float8)", "INSERT INTO pace VALUES (0.5)")
-        slow = "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
-        execute(self.dsn, f"{slow} PERFORM pg_sleep((SELECT seconds FROM pace)); RETURN NULL; END $$")
-        for name in names:
-            make_source(self.dsn, f"{name}_source", ROWS)
-            make_target(self.dsn, f"{name}_target")
-            execute(
-                self.dsn,
-                f"CREATE TRIGGER slow AFTER INSERT ON {name}_target FOR EACH STATEMENT EXECUTE FUNCTION slow()",
-            )
+        self.rows: dict[str, int] = {}
+        execute(
+            self.dsn,
+            "CREATE TABLE pace (name text PRIMARY KEY, seconds float8, refuses bool)",
+            """
+            CREATE FUNCTION pace() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                PERFORM pg_sleep(seconds) FROM pace WHERE name = TG_TABLE_NAME;
+                IF (SELECT refuses FROM pace WHERE name = TG_TABLE_NAME) THEN
+                    RAISE EXCEPTION 'not now' USING ERRCODE = '40001';
+                END IF;
+                RETURN NULL;
+            END $$
+            """,
+        )
 
-    def setups(self) -> dict[str, PipelineContext]:
-        """Return the context of each table's run, with a lease of 2 s."""
+    def add(self, name: str, rows: int, *, seconds: float = 0.0, refuses: bool = False) -> None:
+        """Create a table with rows, each batch of which takes some time or is refused."""
+        self.rows[name] = rows
+        make_source(self.dsn, f"{name}_source", rows)
+        make_target(self.dsn, name)
+        execute(
+            self.dsn,
+            f"INSERT INTO pace VALUES ('{name}', {seconds}, {refuses})",
+            f"CREATE TRIGGER pace AFTER INSERT ON {name} FOR EACH STATEMENT EXECUTE FUNCTION pace()",
+        )
+
+    def setups(self, **parts: Any) -> dict[str, PipelineContext]:
+        """Return the context of each table's run.
+
+        :param parts: keys that are merged into the declarations
+        """
         setups = {}
-        for name in self.names:
-            document = orders_pipeline(name, source=f"{name}_source", target=f"{name}_target")
-            replication = replace(self._orders, document=document).changed(
-                commit_strategy={"commit_interval": BATCH}, lease={"ttl": "2s"}
-            )
-            setups[name] = replication.setup(f"task:{name}")
+        for name in self.rows:
+            document = orders_pipeline(name, source=f"{name}_source", target=name)
+            strategy = {"commit_interval": BATCH, "commit_mode": "sync"}
+            replication = replace(self._orders, document=document)
+            changed = replication.changed(commit_strategy=strategy, lease={"ttl": "2s"}, **parts)
+            setups[name] = changed.setup(f"task:{name}")
         return setups
+
+    @contextmanager
+    def running(self, at_once: int, **parts: Any) -> Iterator[dict[str, RunResult]]:
+        """Run the tables in turns; the results are there after the block, at whose end nothing is slow or refused."""
+        ended: dict[str, RunResult] = {}
+        setups = self.setups(**parts)
+        thread = threading.Thread(target=lambda: ended.update(several_runs.run_several(setups, at_once, lanes_each=1)))
+        thread.start()
+        try:
+            yield ended
+        finally:
+            execute(self.dsn, "UPDATE pace SET seconds = 0, refuses = false")
+            thread.join(120)
+        assert not thread.is_alive()
 
     def delivered(self, name: str) -> int:
         """Return the number of rows in a table's target."""
-        found: int = scalar(self.dsn, f"SELECT count(*) FROM {name}_target")
+        found: int = scalar(self.dsn, f"SELECT count(*) FROM {name}")
         return found
 
-    def hurry(self) -> None:
-        """Stop slowing the targets down."""
-        execute(self.dsn, "UPDATE pace SET seconds = 0")
+    def is_done(self, *names: str) -> bool:
+        """Return whether all rows of tables are in their targets."""
+        return all(self.delivered(name) == self.rows[name] for name in names)
+
+    def differences(self) -> list[str]:
+        """Return the tables whose target is not the source."""
+        query = "SELECT count(*) FROM (SELECT * FROM {0}_source EXCEPT SELECT * FROM {0}) x"
+        return [name for name in self.rows if not self.is_done(name) or scalar(self.dsn, query.format(name))]
 
 
 @pytest.fixture
 def tables(orders: Replication, monkeypatch: pytest.MonkeyPatch) -> Tables:
-    """Two tables, whose runs share the test's Spark session."""
+    """No table yet; runs share the test's Spark session, and a turn is one batch."""
     monkeypatch.setattr(several_runs, "make_engine", lambda _: SessionEngine(orders.spark))
     monkeypatch.setattr(several_runs, "starts_own_spark", lambda _: False)
-    return Tables(orders, ["a", "b"])
+    monkeypatch.setattr(several_runs, "_QUANTUM", BATCH)
+    return Tables(orders)
 
 
 @pytest.fixture
-def renewals(tables: Tables) -> Iterator[list[str]]:
-    """Statements by which leases are renewed."""
+def renewals(tables: Tables) -> Iterator[Sequence[str]]:
+    """Parameters of the statements by which leases are renewed."""
     sent: list[str] = []
 
     def note(*args: object) -> None:
@@ -94,27 +138,114 @@ def await_(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def test_a_run_whose_lease_is_lost_stops_and_the_other_goes_on(tables: Tables, renewals: list[str]) -> None:
-    ended: dict[str, several_runs.RunResult] = {}
-    running = threading.Thread(target=lambda: ended.update(several_runs.run_several(tables.setups(), lanes_each=1)))
-    running.start()
-    await_(lambda: all(tables.delivered(name) > 0 for name in tables.names))
-    await_(lambda: any(all(f'"{name}"' in sent for name in tables.names) for sent in renewals))
-    time.sleep(TTL.total_seconds())
-    for name in tables.names:
-        with pytest.raises(LeaseBusyError):
-            tables.ledger.acquire(name, "another", TTL)
-    lost = tables.ledger.acquire("b", "another", timedelta(minutes=5), force=True)
-    time.sleep(TTL.total_seconds())  # one more renewal tells the loss
-
-    tables.hurry()
-    running.join(60)
+def test_a_run_whose_lease_is_lost_stops_and_the_other_goes_on(tables: Tables, renewals: Sequence[str]) -> None:
+    tables.add("a", 400, seconds=0.5)
+    tables.add("b", 400, seconds=0.5)
+    with tables.running(2) as ended:
+        await_(lambda: all(tables.delivered(name) > 0 for name in tables.rows))
+        await_(lambda: any('"a"' in sent and '"b"' in sent for sent in renewals))
+        time.sleep(TTL.total_seconds())
+        for name in tables.rows:
+            with pytest.raises(LeaseBusyError):
+                tables.ledger.acquire(name, "another", TTL)
+        lost = tables.ledger.acquire("b", "another", timedelta(minutes=5), force=True)
+        time.sleep(TTL.total_seconds())  # one more renewal tells the loss
 
     assert {name: result.state for name, result in ended.items()} == {"a": "done", "b": "failed"}
     assert f"epoch {lost.epoch} was granted to another" in str(ended["b"].error)
-    assert tables.delivered("a") == ROWS
+    assert tables.is_done("a")
     tables.ledger.release(lost)
     again = several_runs.run_several({"b": tables.setups()["b"]})
     assert again["b"].state == "done", again["b"].error
-    assert scalar(tables.dsn, "SELECT count(*) FROM (SELECT * FROM b_source EXCEPT SELECT * FROM b_target) x") == 0
-    assert tables.delivered("b") == ROWS
+    assert tables.differences() == []
+
+
+def test_small_tables_do_not_wait_for_large_ones_that_began_before(tables: Tables, renewals: Sequence[str]) -> None:
+    large, small = ["large_1", "large_2"], ["small_1", "small_2", "small_3"]
+    for name in large:
+        tables.add(name, 600, seconds=0.5)
+    for name in small:
+        tables.add(name, 10)
+
+    with tables.running(2) as ended:
+        await_(lambda: tables.is_done(*small))
+        assert all(0 < tables.delivered(name) < 300 for name in large)
+        await_(lambda: any(all(f'"{name}"' in sent for name in large) for sent in renewals))
+
+    assert {result.state for result in ended.values()} == {"done"}
+    assert tables.differences() == []
+
+
+def test_a_table_whose_batch_fails_leaves_its_turn_until_the_retry(tables: Tables) -> None:
+    tables.add("refused", 20, refuses=True)
+    tables.add("other", 100)
+
+    retry = {"max_attempts": 9, "initial_delay_ms": 5000}
+    with tables.running(1, retry=retry) as ended:
+        await_(lambda: tables.is_done("other"))
+        assert tables.delivered("refused") == 0
+
+    assert {result.state for result in ended.values()} == {"done"}
+    assert tables.differences() == []
+
+
+def test_a_table_whose_lease_is_busy_leaves_its_turn(tables: Tables) -> None:
+    tables.add("busy", 20)
+    tables.add("other", 20)
+    held = tables.ledger.acquire("busy", "another", timedelta(minutes=5))
+
+    with tables.running(1) as ended:
+        await_(lambda: tables.is_done("other"))
+        tables.ledger.release(held)
+
+    assert {result.state for result in ended.values()} == {"done"}
+    assert tables.differences() == []
+
+
+class OthersFirst(Turn):
+    """Turn that others have until it is granted.
+
+    :ivar granted: whether it is granted
+    :ivar asked: whether the run has asked for it
+    """
+
+    def __init__(self) -> None:
+        self.granted = threading.Event()
+        self.asked = threading.Event()
+
+    def take(self, seconds: float) -> bool:
+        """Wait for the turn."""
+        self.asked.set()
+        return self.granted.wait(seconds)
+
+
+def test_the_wait_for_a_turn_does_not_count_against_the_time_budget(orders: Replication) -> None:
+    turn = OthersFirst()
+
+    def grant_late() -> None:
+        assert turn.asked.wait(60)
+        time.sleep(8)
+        turn.granted.set()
+
+    threading.Thread(target=grant_late).start()
+    setup = replace(orders.changed(run={"time_budget": "6s"}).setup(), turn=turn)
+
+    summary = replicate(setup, SessionEngine(orders.spark))
+
+    assert summary.records == Counts(1000, 1000, 0, 0)
+    assert 7 < summary.steps["turn"] < summary.seconds
+
+
+def test_a_pipeline_can_be_drained_while_its_run_waits_for_its_turn(orders: Replication) -> None:
+    turn = OthersFirst()
+    ended: list[RunSummary] = []
+    setup = replace(orders.setup(), turn=turn)
+    running = threading.Thread(target=lambda: ended.append(replicate(setup, SessionEngine(orders.spark))))
+    running.start()
+    assert turn.asked.wait(60)
+
+    orders.ledger.action("orders", Action(ActionKind.DRAIN), actor="ann", reason="test")
+    running.join(60)
+
+    assert [summary.records for summary in ended] == [Counts()]
+    assert not ended[0].spark_started

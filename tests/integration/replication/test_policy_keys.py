@@ -23,6 +23,7 @@ from airflow_provider_ckpt.replication.run.acquire import acquire
 from airflow_provider_ckpt.replication.run.engine_protocol import Check
 from airflow_provider_ckpt.replication.run.replicate import replicate
 from airflow_provider_ckpt.replication.run.summary import RunSummary
+from airflow_provider_ckpt.replication.turn import Turn
 from tests.services.replication import Replication
 from tests.services.tables import execute, scalar
 
@@ -148,7 +149,12 @@ def test_a_wave_has_fewer_lanes_while_other_runs_wait_for_the_same_spark(orders:
     setup = orders.changed(commit_strategy=strategy, consumer={"lanes": 5}).setup()
     engine, most = Watching(orders.spark), iter([2, 9])
 
-    replicate(replace(setup, most_lanes=lambda: next(most, None)), engine)
+    class FewLanes(Turn):
+        @property
+        def most_lanes(self) -> int | None:
+            return next(most, None)
+
+    replicate(replace(setup, turn=FewLanes()), engine)
 
     assert [[len(lane) for lane in wave.lanes] for wave in engine.waves] == [[1] * 2, [1] * 5, [1] * 3]
 

@@ -155,6 +155,14 @@ def test_a_group_runs_only_what_has_work_as_the_owner_of_each_lease(world: World
     assert found == {"tables": {"done": 1, "without_work": 1}, "records": {"delivered": 5}}
 
 
+def test_the_tables_of_a_group_with_the_fewest_new_records_begin_first(world: World) -> None:
+    world.tables = {"public.large": 900, "public.small": 1, "public.also_small": 1, "public.medium": 50}
+
+    group(list(world.tables)).execute(context())
+
+    assert list(world.ran) == ["public.also_small", "public.small", "public.medium", "public.large"]
+
+
 def test_a_group_fails_after_all_have_ended_with_one_line_for_each_failed_table(world: World) -> None:
     world.tables = dict.fromkeys(("public.a", "public.b", "public.c", "public.d"), 1)
     world.results = {

@@ -9,8 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from airflow_provider_ckpt.core.errors import SourceError
-from airflow_provider_ckpt.replication.run.engine_protocol import Check
-from airflow_provider_ckpt.replication.run.parallel_runs import ParallelRuns, RunStoppedError
+from airflow_provider_ckpt.replication.run.parallel_runs import Limits, ParallelRuns, RunStoppedError, SharedTurn
 
 
 class Signal(BaseException):
@@ -18,13 +17,13 @@ class Signal(BaseException):
 
 
 def test_each_run_has_its_result_and_a_failure_stops_no_other() -> None:
-    def fail(check: Check) -> int:
+    def fail(turn: SharedTurn) -> int:
         raise SourceError("no such table")
 
-    def end(check: Check) -> int:
+    def end(turn: SharedTurn) -> int:
         raise SystemExit(3)
 
-    found = ParallelRuns({"a": lambda _: 1, "b": fail, "c": end, "d": lambda _: 4}, at_once=1).run()
+    found = ParallelRuns({"a": lambda _: 1, "b": fail, "c": end, "d": lambda _: 4}, Limits(1, 1, 100)).run()
 
     assert (found["a"], found["d"]) == (1, 4)
     assert isinstance(found["b"], SourceError)
@@ -37,7 +36,7 @@ def test_no_more_than_the_given_number_run_at_once(at_once: int) -> None:
     lock, now, most = threading.Lock(), [0], [0]
     together = threading.Barrier(min(at_once, 12))
 
-    def work(check: Check) -> None:
+    def work(turn: SharedTurn) -> None:
         with lock:
             now[0] += 1
             most[0] = max(most[0], now[0])
@@ -45,7 +44,7 @@ def test_no_more_than_the_given_number_run_at_once(at_once: int) -> None:
         with lock:
             now[0] -= 1
 
-    found = ParallelRuns({str(number): work for number in range(12)}, at_once).run()
+    found = ParallelRuns({str(number): work for number in range(12)}, Limits(at_once, at_once, 100)).run()
 
     assert len(found) == 12
     assert most[0] == min(at_once, 12)
@@ -54,10 +53,10 @@ def test_no_more_than_the_given_number_run_at_once(at_once: int) -> None:
 def test_they_begin_in_the_given_order() -> None:
     begun: list[str] = []
 
-    def beginning(name: str) -> Callable[[Check], None]:
+    def beginning(name: str) -> Callable[[SharedTurn], None]:
         return lambda _: begun.append(name)
 
-    ParallelRuns({name: beginning(name) for name in "zyxabc"}, at_once=1).run()
+    ParallelRuns({name: beginning(name) for name in "zyxabc"}, Limits(1, 1, 100)).run()
 
     assert begun == list("zyxabc")
 
@@ -67,17 +66,17 @@ def test_an_exception_in_the_calling_thread_stops_what_runs_and_begins_nothing_m
 ) -> None:
     begun, released = [], []
 
-    def work(check: Check) -> None:
+    def work(turn: SharedTurn) -> None:
         begun.append(1)
         try:
             while True:
-                check()
+                turn.check()
                 time.sleep(0.01)
         except RunStoppedError:
             released.append(1)
             raise
 
-    runs: ParallelRuns[None] = ParallelRuns({str(number): work for number in range(9)}, at_once=2)
+    runs: ParallelRuns[None] = ParallelRuns({str(number): work for number in range(9)}, Limits(2, 2, 100))
 
     class Interrupted:
         def get(self) -> None:
@@ -90,3 +89,51 @@ def test_an_exception_in_the_calling_thread_stops_what_runs_and_begins_nothing_m
         runs.run()
 
     assert (len(begun), len(released)) == (2, 2)
+
+
+def test_a_run_whose_turn_ends_waits_while_another_one_works() -> None:
+    seen: list[str] = []
+
+    def work(name: str) -> Callable[[SharedTurn], None]:
+        def waves(turn: SharedTurn) -> None:
+            for records in (60, 60, 60):
+                while not turn.take(1):
+                    turn.check()
+                seen.append(name)
+                turn.charge(records)
+
+        return waves
+
+    ParallelRuns({name: work(name) for name in "ab"}, Limits(1, 2, 100)).run()
+
+    assert "".join(seen) == "aabbab"
+
+
+def test_a_signal_also_stops_runs_that_wait_for_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, stopped = [], []
+
+    def work(turn: SharedTurn) -> None:
+        begun.append(1)
+        turn.leave()
+        try:
+            while True:
+                turn.check()
+                turn.take(0.01)
+                turn.leave()
+        except RunStoppedError:
+            stopped.append(1)
+            raise
+
+    runs: ParallelRuns[None] = ParallelRuns({str(number): work for number in range(9)}, Limits(1, 4, 100))
+
+    class Interrupted:
+        def get(self) -> None:
+            while len(begun) < 4:
+                time.sleep(0.01)
+            raise Signal
+
+    monkeypatch.setattr(runs, "_ended", Interrupted())
+    with pytest.raises(Signal):
+        runs.run()
+
+    assert (len(begun), len(stopped)) == (4, 4)
