@@ -94,7 +94,10 @@ class PageQueries(Session):
             )
 
     def refreshes(self, pipeline: str) -> list[RefreshProgress]:
-        """Return the refreshes of a pipeline that are not published, by partition, at most 20."""
+        """Return the progress of a pipeline's refreshes that are not published, by partition, at most 20.
+
+        :param pipeline: name of the pipeline
+        """
         with self._reading() as connection:
             return refreshes.refreshes(connection, pipeline)
 

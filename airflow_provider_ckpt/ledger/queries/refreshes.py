@@ -1,4 +1,7 @@
-"""Query of the refreshes of a pipeline that are not published: how far they are, and why a publication is held."""
+"""Query of the progress of a pipeline's refreshes that are not published, and of the reason why a publication is held.
+
+A refresh reads all rows of the source and stages them; its publishing batch then replaces the target's rows by them.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from airflow_provider_ckpt.ledger.queries.line_batches import of_generation
 from airflow_provider_ckpt.ledger.store import tables
 
 MAX_REFRESHES = 20
-"""Maximum number of refreshes in an answer; a source that is refreshed has one partition."""
+"""Maximum number of refreshes that the query returns; a source that is refreshed has one partition."""
 
 _EVENTS = 5 * MAX_REFRESHES
 _PARTITIONS = 500
@@ -26,11 +29,11 @@ _P, _B, _E, _A = tables.partition.c, tables.batch.c, tables.event.c, tables.atte
 
 @dataclass(frozen=True, slots=True)
 class HeldPublication:
-    """Batch that publishes a refresh, while it is held.
+    """The publishing batch of a refresh, while it is held.
 
-    :param key: the batch
-    :param reason: why it is held; None if the ledger has neither a reason nor an error
-    :param since: when it was held because of the number of rows; None if it is held for another reason
+    :param key: the publishing batch
+    :param reason: the reason why the batch is held; None if the ledger has neither a reason nor an error
+    :param since: when the batch was held because of the number of rows; None if it is held for another reason
     """
 
     key: BatchKey
@@ -44,15 +47,15 @@ class RefreshProgress:
 
     :param partition: id of the source partition
     :param generation: generation of the refresh
-    :param begun_at: when a run began it; None if the audit log has no longer the event
-    :param pages: number of pages of the source's table, each of them a position
+    :param begun_at: when a run began the refresh; None if the audit log no longer has the event
+    :param pages: number of pages of the source's table; each page is a position
     :param staged_pages: number of pages that are staged, or whose records are dead letters
-    :param staged_batches: number of batches of these pages
-    :param open_batches: number of batches that are planned, in flight or held, without the one that publishes
-    :param held_batches: number of these that are held
-    :param skipped_batches: number of batches of pages that were skipped, so that the refresh is not published
-    :param released: whether a user has released the batch that publishes
-    :param held: the batch that publishes, if it is held
+    :param staged_batches: number of batches of the staged pages
+    :param open_batches: number of batches that are planned, in flight or held, without the publishing batch
+    :param held_batches: number of held batches, without the publishing batch
+    :param skipped_batches: number of batches of pages that were skipped, so that the refresh cannot be published
+    :param released: whether the publishing batch was held because of the number of rows, and a user has released it
+    :param held: the publishing batch if it is held; else None
     """
 
     partition: str
@@ -69,7 +72,7 @@ class RefreshProgress:
 
 
 def refreshes(connection: Connection, pipeline: str) -> list[RefreshProgress]:
-    """Return the refreshes of a pipeline that are not published, by partition, at most :data:`MAX_REFRESHES`.
+    """Return the progress of a pipeline's refreshes that are not published, by partition, at most 20.
 
     :param connection: connection on a snapshot
     :param pipeline: name of the pipeline
@@ -120,11 +123,11 @@ def _progress(
 
 
 def _held(connection: Connection, row: sa.RowMapping, publication: Any, events: Sequence[Any]) -> HeldPublication:
-    """Return why the batch that publishes is held: the number of rows, or the error of its last attempt.
+    """Return the publishing batch with the reason why it is held: the number of rows, or the error of its last attempt.
 
     :param connection: connection on a snapshot
     :param row: the partition's row
-    :param publication: number, state and error of the batch
+    :param publication: row with seq, state and error of the publishing batch
     :param events: events of the pipeline's refreshes, newest first
     """
     key = BatchKey(row["generation"], row["partition"], publication.seq)
