@@ -52,7 +52,7 @@ class ReadDeadLetter:
 def read(
     ledger: Ledger, pipeline: str, chosen: DeadLetterFilter, after: Sequence[Any] | None
 ) -> Iterator[ReadDeadLetter]:
-    """Yield the chosen dead letters with their content, in the order of the index.
+    """Yield the chosen dead letters with their content, in the order of their batches.
 
     :param ledger: the ledger
     :param pipeline: name of the pipeline

@@ -196,7 +196,10 @@ def stored_action_row(row: Mapping[str, Any]) -> StoredActionRow:
 
 
 def refresh(found: RefreshProgress) -> Refresh:
-    """Return the API model of a refresh that is not published."""
+    """Return the API model of a refresh that is not published.
+
+    :param found: the refresh and its progress, as the ledger returned them
+    """
     held = found.held
     return Refresh(
         partition=found.partition,

@@ -1,1 +1,1 @@
-"""Airflow notifiers: ``ckpt.CkptNotifier``."""
+"""Airflow notifiers: ``ckpt.CkptNotifier``, which tells users about runs that need attention."""

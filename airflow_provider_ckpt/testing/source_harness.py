@@ -46,7 +46,7 @@ class SourceHarness(ABC):
 
     @abstractmethod
     def numbers(self, records: pa.RecordBatch) -> list[int]:
-        """Return the numbers of records.
+        """Return the number of each record: 0 for the record that was added first, and so on.
 
         :param records: records as a reader yielded them
         """

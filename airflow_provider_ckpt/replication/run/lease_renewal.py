@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _LOCKED_SHARE = 0.1
-"""Share of the renewal interval after which a lease is tried again if another command had locked its row."""
+"""Part of the renewal interval after which a renewal is tried again if another command had locked the lease's row."""
 
 
 def renewal_interval(ttl: timedelta) -> float:

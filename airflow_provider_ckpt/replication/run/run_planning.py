@@ -1,4 +1,4 @@
-"""Plan the batches of a run and store them in the ledger; raise the source's refusals at the end of the run."""
+"""Plan the batches of a run and store them in the ledger; report at the run's end records that cannot be planned."""
 
 from __future__ import annotations
 

@@ -119,8 +119,9 @@ def _parsed_as_text(fields: Iterable[StructField], text: str, delimiter: str | N
 
 
 def _is_lossy_value(kind: DataType, value: str, own: str, rules: Rules, depth: int = 0) -> str | None:
-    """Return a SQL condition that is true if a parsed value differs from its text; None if parsers never alter its
-    type.
+    """Return a SQL condition that is true if a parsed value differs from its text.
+
+    It returns None if the parser never alters values of this type.
 
     :param kind: Spark type of the value
     :param value: SQL expression of the parsed value
@@ -343,7 +344,7 @@ def _is_finite_variant(_: str, own: str) -> str:
 def _is_number(value: str, own: str) -> str:
     """Return a SQL condition that is true if the text is a finite number in decimal notation, an infinity or NaN.
 
-    Java's parser also accepts hexadecimal numbers, type suffixes and surrounding spaces.
+    It is false for hexadecimal numbers, type suffixes and surrounding spaces, which Java's parser accepts too.
 
     :param value: SQL expression of the parsed number
     :param own: SQL expression of its text in the record

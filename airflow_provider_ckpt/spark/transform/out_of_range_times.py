@@ -44,7 +44,7 @@ class TimeRangeCheck:
 
     :param name: name of the column
     :param kind: Spark SQL type of the column
-    :param times: the source's times that Spark cannot represent
+    :param times: the connector's declaration of the times that Spark cannot represent: limit, and text for errors
     """
 
     name: str
