@@ -36,8 +36,10 @@ class CkptPlugin(AirflowPlugin):
 
     @cached_property
     def react_apps(self) -> list[dict[str, Any]]:  # type: ignore[override]
-        """Registrations of the page in its four places. Addresses are relative, so that it also works below a base
-        path."""
+        """Registrations of this provider's page in Airflow's UI: navigation, DAG, DAG run and task instance.
+
+        Addresses are relative, so that the page also works below a base path.
+        """
         digest = hashlib.sha256((_BUNDLE / _FILE).read_bytes()).hexdigest()[:16]
         shared = {
             "name": _NAME,

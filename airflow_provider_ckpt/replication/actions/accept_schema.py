@@ -25,7 +25,7 @@ columns."""
 
 
 def make_acceptance(setup: PipelineContext) -> Action:
-    """Return the action that accepts the columns that the source has now; nothing is changed.
+    """Return the action that accepts the columns that the source has now; the function itself changes nothing.
 
     A run that finds these columns follows the change as if the policy allowed it. If the columns have changed once more
     by then, the action does not accept them. The run refuses the action if the declaration has another policy by then,

@@ -50,7 +50,7 @@ _RECEIPTS_LOST = frozenset(
 
 
 def make_acceptance(setup: PipelineContext, *, resend: bool, start: Mapping[str, int] | None = None) -> Action:
-    """Return the action that accepts the sink as it is now; nothing is changed.
+    """Return the action that accepts the sink as it is now; the function itself changes nothing.
 
     :param setup: the pipeline with its ledger, connections and lease owner
     :param resend: whether runs send records without a receipt in the sink again; else they continue from the checkpoint
@@ -106,7 +106,7 @@ def make_acceptance(setup: PipelineContext, *, resend: bool, start: Mapping[str,
 
 
 def make_move(setup: PipelineContext, *, unreachable: bool = False) -> Action:
-    """Return the action after which the next run may deliver to another declared sink; nothing is changed.
+    """Return the action after which the next run may deliver to another sink; the function itself changes nothing.
 
     :param setup: the pipeline as declared with the previous sink, with its ledger and connections
     :param unreachable: whether the previous sink can no longer be read, so that its receipts are unknown

@@ -40,8 +40,8 @@ _UNAMBIGUOUS_VALUES = {
 
 _NAME = re.compile("[A-Za-z0-9_ .-]+")
 _MAX_EXPRESSION_LENGTH = 4_000
-"""Largest number of characters of the regular expression. From about 6,000 on, RE2 exhausts the memory for its states
-and is 30 times as slow.
+"""Largest number of characters of the regular expression for a whole record. From about 6,000 on, RE2 exhausts the
+memory for its states and is 30 times as slow.
 """
 
 
