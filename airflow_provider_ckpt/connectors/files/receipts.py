@@ -85,6 +85,7 @@ class FilesReceipts:
         :return: the claimed receipt of the batch, and whether this claim created it
         :raises FencedError: if the fence is at a newer epoch; nothing was claimed
         :raises ConfigError: if the file system does not support hard links
+        :raises SinkError: if an existing marker disappears while it is read
         :raises IoError: if the file system fails; the claim may have succeeded nevertheless
         """
         entry = ClaimedReceipt(receipt, file, uuid4().hex)

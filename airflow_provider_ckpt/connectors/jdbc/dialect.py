@@ -23,7 +23,7 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # of the database's times, which 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PARTS = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
 _WITH_LIMIT = frozenset({"MySQL", "MariaDB", "SQLite"})
-"""Products that support only LIMIT; all others support the SQL standard's FETCH NEXT."""
+"""Products that can limit the rows of a query only by LIMIT; all others support the standard's FETCH NEXT."""
 
 _POSTGRES = "PostgreSQL"
 _CASTS_TO_TEXT = {_POSTGRES: "CAST({} AS text)", "H2": "CAST({} AS varchar)"}

@@ -49,7 +49,7 @@ class StartOffset(NamedTuple):
 
 
 class ProbeResult(NamedTuple):
-    """Result of reading at an offset: a record, the end of the log, or the message that the log no longer reaches it.
+    """Result of reading at an offset: a record, the end of the log, or a message that the log no longer reaches it.
 
     All fields are None if the record does not match its checksum; the reader of the batch reports that.
 

@@ -144,6 +144,7 @@ class RowWriter:
         If all sent columns are key columns, a column of the row is set to its own value, so that the row is counted.
 
         :param names: names of the columns that are sent
+        :raises ConfigError: if no column of the target can be written
         """
         key = [part.name for part in self._key]
         mutable = [name for name, column in self._target.by_name.items() if column.identity != "a"]

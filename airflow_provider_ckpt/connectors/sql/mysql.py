@@ -27,9 +27,9 @@ _SQL_MODE = (
     "STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_AUTO_VALUE_ON_ZERO,"
     "NO_ENGINE_SUBSTITUTION"
 )
-"""SQL modes with which a value that does not fit is an error, and 0 in a numbered column is stored as 0.
+"""SQL modes of each session: a value that does not fit is an error, and 0 in a numbered column is stored as 0.
 
-Backslashes in texts escape characters.
+Without the mode NO_BACKSLASH_ESCAPES, backslashes in texts escape characters.
 """
 
 _SETTINGS = f"SET SESSION sql_mode = '{_SQL_MODE}', time_zone = '+00:00', group_concat_max_len = 1048576"
@@ -37,7 +37,7 @@ _SETTINGS = f"SET SESSION sql_mode = '{_SQL_MODE}', time_zone = '+00:00', group_
 _TIMEOUTS = ("connect_timeout", "read_timeout", "write_timeout")
 
 _MAX_LANES = 200
-"""Greatest number of sessions that can have the same mark."""
+"""Greatest number of sessions of one run that hold a named lock, by which a newer run finds them to end them."""
 
 
 class MySqlDialect(SqlDialect):

@@ -139,11 +139,12 @@ def node_document(
 
 
 def parse_node(document: Mapping[str, Any], number: int) -> ReceiptNode:
-    """Parse the JSON document of a receipt node.
+    """Return the receipt node that a JSON document describes.
 
     :param document: the parsed JSON
     :param number: number of the node
-    :raises ValueError: if the document is damaged; possibly another parsing error instead
+    :raises ValueError: if the node names a predecessor that is not an earlier node
+    :raises TypeError: if a number is not an integer; other parsing errors are possible if the document is damaged
     """
     previous, version, cut = document["previous"], document.get("version", 0), document.get("cut")
     if any(type(found) is not int for found in (version, previous or 0, cut or 0)):
