@@ -1,7 +1,9 @@
-"""Deficit round robin over tables: which of them may work now, so that none of them starves (pure decisions).
+"""Choose the tables of a declaration that may work now, by deficit round robin, so that no table starves.
 
-Work is measured in records. A table whose turn begins gets a quantum of records; its turn ends when it has read them
-and another table waits. What it read beyond the quantum is its deficit, which the quanta of later rounds repay.
+A *turn* is a period in which one table works, wave by wave; only some tables have a turn at the same time. At the
+beginning of a turn the table gets a quantum of records. The turn ends when the table has read that many records and
+another table waits. Records beyond the quantum are the table's deficit, which its later quanta repay. The decisions are
+pure: the caller runs the tables.
 """
 
 from __future__ import annotations
@@ -13,12 +15,12 @@ from dataclasses import dataclass, field
 
 @dataclass
 class DeficitRoundRobin:
-    """Turns of several tables, each of which waits, works, sleeps until it asks for a turn, or has ended.
+    """Turns of several tables; each table waits for a turn, works, sleeps until it asks for a turn, or has ended.
 
     :param tables: names of the tables, in the order of their first turns
-    :param quantum: number of records that a table may read in each round while others wait, at least 1
-    :param at_once: largest number of tables that work at a time, at least 1
-    :param most_begun: largest number of tables that have begun and not ended, at least ``at_once``
+    :param quantum: number of records that a table may read in each turn while others wait, at least 1
+    :param at_once: maximum number of tables that work at the same time, at least 1
+    :param most_begun: maximum number of tables that have begun and not ended, at least ``at_once``
     """
 
     tables: Iterable[str]
@@ -35,9 +37,11 @@ class DeficitRoundRobin:
         self._credit = dict.fromkeys(self._waiting, 0)
 
     def grant(self) -> Sequence[str]:
-        """Begin turns of waiting tables, in order, until enough work or none may; return the tables that never worked.
+        """Begin turns of waiting tables, in order, as long as fewer than ``at_once`` tables work.
 
-        A table that still has a deficit after it got the quantum of this round waits for the next one.
+        A table that still has a deficit after it got its quantum waits for the next round.
+
+        :return: the tables that begin their first turn
         """
         fresh = []
         while len(self._working) < self.at_once and (table := self._next()) is not None:
@@ -54,17 +58,18 @@ class DeficitRoundRobin:
         return fresh
 
     def is_working(self, table: str) -> bool:
-        """Return whether it is a table's turn."""
+        """Return whether a table has a turn now."""
         return table in self._working
 
     def is_alone(self, table: str) -> bool:
-        """Return whether no other table works or waits for its turn; others may sleep."""
+        """Return whether no other table works or waits for a turn; other tables may sleep."""
         return not (self._working | set(self._waiting)) - {table}
 
     def charge(self, table: str, records: int) -> None:
-        """Charge a working table for a wave; its turn ends if it has used it up and another table may have one.
+        """Subtract the records of a wave from the quantum of a working table.
 
-        A wave that read nothing, because its batches failed, is not charged, but ends the turn as well.
+        The table's turn ends if the quantum is used up and another table can begin a turn. A wave that read nothing,
+        because its batches failed, ends the turn as well.
 
         :param table: the table
         :param records: number of records that the wave has read
@@ -79,7 +84,9 @@ class DeficitRoundRobin:
             self._credit[table] = self._credit[table] % self.quantum or self.quantum
 
     def sleep(self, table: str) -> None:
-        """End a table's turn or wait for one, because it waits for something else; it keeps its deficit.
+        """End a table's turn, or its wait for a turn; the table keeps its deficit.
+
+        A table sleeps while it waits for something other than a turn, such as a retry.
 
         :param table: the table
         """
@@ -88,15 +95,15 @@ class DeficitRoundRobin:
             self._waiting.remove(table)
 
     def ask(self, table: str) -> None:
-        """Have a table that has begun wait for its next turn; nothing changes if it works or waits.
+        """Let a sleeping table wait for its next turn; nothing changes if the table works or waits already.
 
-        :param table: the table
+        :param table: the table, which has begun
         """
         if table not in self._working and table not in self._waiting:
             self._waiting.append(table)
 
     def end(self, table: str) -> None:
-        """End a table's run: it has no turn any more, and leaves its place to another one.
+        """End the run of a table: it gets no further turn, and another table may begin in its place.
 
         :param table: the table
         """
@@ -105,6 +112,6 @@ class DeficitRoundRobin:
         self._credit[table] = 0
 
     def _next(self) -> str | None:
-        """Return the first waiting table that may have a turn, as far as that depends on others; None if none may."""
+        """Return the first waiting table that may work under the limit of begun tables; None if there is none."""
         may_begin = len(self._begun) < self.most_begun
         return next((table for table in self._waiting if may_begin or table in self._begun), None)
