@@ -1,4 +1,4 @@
-"""Run several pipelines in one process, some at a time and in turns, and return one result for each.
+"""Run several pipelines in one process, where they take turns, and return one result for each.
 
 Pipelines of the ``warm`` engine share one standing Spark.
 """
@@ -27,10 +27,10 @@ _AT_ONCE = 4
 """Number of runs that work at once on a shared Spark: the number whose lanes a standing driver executes at once."""
 
 _QUANTUM = 100_000
-"""Number of records after which a run's turn ends if another one waits: seconds of work for one run."""
+"""Number of records after which a run's turn to execute waves ends if another run waits: a few seconds of work."""
 
 _BEGUN_EACH = 2
-"""Runs in progress on a shared Spark for each of those that work: the others wait for their turn or for a retry."""
+"""Number of runs in progress on a shared Spark, per run that may work at once; the others wait for turn or retry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +50,15 @@ class RunResult:
 def run_several(
     setups: Mapping[str, PipelineContext], at_once: int | None = None, *, lanes_each: int | None = None
 ) -> dict[str, RunResult]:
-    """Run several pipelines, some at a time and in turns by their records; a run that fails does not stop the others.
+    """Run several pipelines, which take turns by the records that they read; a run that fails does not stop the others.
 
     The leases of the runs in progress are renewed together.
 
     :param setups: the pipelines with their ledger, connections and lease owners, by a name of each, in the order in
         which they begin
-    :param at_once: largest number of runs that work at a time; None for four, or one if any of the pipelines starts a
-        Spark of its own. On a shared Spark, as many others may have begun and wait for their turn
+    :param at_once: largest number of runs that execute waves at a time; None for four, or for one if any of the
+        pipelines starts a Spark of its own. On a shared Spark, as many further runs may be in progress and wait for
+        their turn
     :param lanes_each: largest number of lanes that a run occupies while another one works or waits for its turn; None
         for no limit
     :return: the result of each, by the same names
@@ -85,7 +86,7 @@ class _Run:
     def __call__(self, turn: SharedTurn) -> RunResult:
         """Execute the run, and return its result.
 
-        :param turn: the run's turn
+        :param turn: the run's permission to execute waves
         :raises Exception: the error with which the run failed, after it was logged
         """
         pipeline = self._setup.pipeline

@@ -45,7 +45,7 @@ class PipelineContext:
     :param check: called repeatedly while a run works or waits; it raises an error if the run must stop
     :param renewals: thread that renews the lease together with the leases of other runs in this process; None for a
         thread of the run's own
-    :param turn: the run's turn, which says when it may execute waves and in how many lanes
+    :param turn: the run's permission to execute waves, which it shares with other runs of the process, see ``turn.py``
     """
 
     pipeline: Pipeline

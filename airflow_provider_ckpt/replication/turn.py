@@ -1,10 +1,13 @@
-"""The turn of a run: its right to execute waves, which it may share with other runs of this process."""
+"""Turns of a run: periods in which it may execute waves, while other runs of the same process wait for theirs."""
 
 from __future__ import annotations
 
 
 class Turn:
-    """Turn of a run that shares Spark with no other run of this process: it may always execute waves."""
+    """Permission of a run to execute waves in Spark; in this class, a run always has it.
+
+    :class:`~.parallel_runs.SharedTurn` is for runs that share a process, and which therefore take turns.
+    """
 
     @property
     def most_lanes(self) -> int | None:
@@ -12,16 +15,16 @@ class Turn:
         return None
 
     def charge(self, records: int) -> None:
-        """Report a wave that has ended, by which the turn may end.
+        """Count the records of a wave that has ended against the run's turn, which may end by this.
 
-        :param records: number of records that it has read
+        :param records: number of records that the wave has read
         """
 
     def leave(self) -> None:
-        """End the turn, because the run waits for something else than other runs."""
+        """End the run's turn, because the run waits for something else, such as a retry time or a busy lease."""
 
     def take(self, seconds: float) -> bool:
-        """Ask for the next turn if there is none, and wait for it; return whether the run has a turn.
+        """Return whether the run may execute a wave now; if not, request its next turn and wait for it.
 
         :param seconds: longest time to wait
         """

@@ -1,4 +1,7 @@
-"""Run several pipelines in the threads of one process, in turns; a run that fails does not stop the others."""
+"""Run several pipelines in threads of one process, which take turns; a run that fails does not stop the others.
+
+A run executes its waves during its turns. How long a turn lasts is decided in ``core/deficit_round_robin.py``.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +35,10 @@ class RunStoppedError(BaseException):
 class Limits:
     """Limits of several runs that share a process and its Spark.
 
-    :param at_once: largest number of runs that work at a time, at least 1
+    :param at_once: largest number of runs that have their turn at a time, at least 1
     :param most_begun: largest number of runs in progress, of which some wait for their next turn; at least ``at_once``
-    :param quantum: number of records after which a run's turn ends if another one waits
-    :param lanes_each: largest number of lanes that a run occupies while another one works or waits for its turn; None
+    :param quantum: number of records after which a run's turn ends if another run waits for one
+    :param lanes_each: largest number of lanes that a run occupies while another run works or waits for its turn; None
         for no limit
     """
 
@@ -46,11 +49,13 @@ class Limits:
 
 
 class ParallelRuns(Generic[T]):
-    """Runs of several pipelines, each in a thread, which work in turns by deficit round robin in records.
+    """Runs of several pipelines, each in a thread of its own, which take turns by deficit round robin.
 
-    :param runs: function that executes the run of a pipeline, by the pipeline's name, in the order of their first
-        turns. Its argument is the run's :class:`SharedTurn`, whose ``check`` it has to call repeatedly
-    :param limits: how the runs share the process
+    The scheme is explained in ``core/deficit_round_robin.py``; it measures a turn by the records that a run reads.
+
+    :param runs: by name of the pipeline, the function that executes its run, in the order in which the runs get their
+        first turns. The function's argument is the run's :class:`SharedTurn`, whose ``check`` it has to call repeatedly
+    :param limits: limits of the runs that share the process
     """
 
     def __init__(self, runs: Mapping[str, Callable[[SharedTurn], T]], limits: Limits) -> None:
@@ -80,7 +85,7 @@ class ParallelRuns(Generic[T]):
         return results
 
     def change(self, change: Callable[[DeficitRoundRobin], None]) -> None:
-        """Change whose turn it is, begin the runs whose first turn it is, and wake those that wait for their turn.
+        """Change the state of the turns; then begin the runs that get their first turn, and wake those that wait.
 
         :param change: function that makes the change
         """
@@ -93,7 +98,7 @@ class ParallelRuns(Generic[T]):
             self._changed.notify_all()
 
     def wait_for_turn(self, name: str, seconds: float) -> bool:
-        """Wait until it is a run's turn, and return whether it is.
+        """Wait until a run has its turn, and return whether it has it.
 
         :param name: name of the run's pipeline
         :param seconds: longest time to wait
@@ -118,7 +123,7 @@ class ParallelRuns(Generic[T]):
             raise RunStoppedError
 
     def _work(self, name: str) -> None:
-        """Execute a run, and report its result unless all runs must stop; its thread calls this.
+        """Execute a run and record its result, unless all runs must stop; this is the function of the run's thread.
 
         :param name: name of the run's pipeline
         """
@@ -144,9 +149,9 @@ class ParallelRuns(Generic[T]):
 
 
 class SharedTurn(Turn):
-    """Turn of one of the runs of a :class:`ParallelRuns`.
+    """Permission to execute waves for one of the runs of a :class:`ParallelRuns`, which has it during its turns only.
 
-    :param runs: the runs
+    :param runs: the runs that share the process
     :param name: name of the run's pipeline
     """
 
@@ -163,22 +168,27 @@ class SharedTurn(Turn):
 
     @property
     def most_lanes(self) -> int | None:
-        """Largest number of lanes of the next wave while others work or wait; None for as many as declared."""
+        """Largest number of lanes of the run's next wave; None for as many as the pipeline declares.
+
+        There is a limit only while another run has its turn or waits for it.
+        """
         return self._runs.most_lanes(self._name)
 
     def charge(self, records: int) -> None:
-        """Report a wave that has ended, which ends the turn if it used it up and another run waits.
+        """Count the records of a wave that has ended against the run's turn.
 
-        :param records: number of records that it has read
+        The turn ends if these records use it up, or if the wave has read nothing, and another run waits for a turn.
+
+        :param records: number of records that the wave has read
         """
         self._runs.change(lambda order: order.charge(self._name, records))
 
     def leave(self) -> None:
-        """End the turn; the run keeps its deficit, and another one may work."""
+        """End the run's turn, so that another run may have one. Surplus records still count in the run's next turn."""
         self._runs.change(lambda order: order.sleep(self._name))
 
     def take(self, seconds: float) -> bool:
-        """Ask for the next turn if there is none, and wait for it; return whether the run has a turn.
+        """Return whether the run has its turn; if not, request the next one and wait for it.
 
         :param seconds: longest time to wait
         """

@@ -1,4 +1,4 @@
-"""Wait inside a run, for a time or for its turn, while still applying users' actions."""
+"""Time budget of a run, and its waits for a time or for its turn to execute waves; users' actions are still applied."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class TimeBudget:
     def wait_until(self, moment: datetime) -> None:
         """Wait until a time, but not beyond the end of the budget; return early after applying a stored action.
 
-        The run leaves its turn meanwhile.
+        Meanwhile another run of this process may have the turn to execute waves.
 
         :param moment: the time
         :raises StaleEpochError: if the lease was lost
@@ -71,9 +71,10 @@ class TimeBudget:
         self._wait(is_over)
 
     def wait_for_turn(self) -> bool:
-        """Wait for the run's turn, which does not count against the budget; return whether the run has it.
+        """Wait until the run may execute a wave, and return True; another run of this process may have its turn before.
 
-        It has none if a stored action was applied meanwhile, after which other batches may be due.
+        The wait does not count against the budget. It ends early, and the method returns False, if a user's stored
+        action was applied meanwhile, after which other batches may be due.
 
         :raises StaleEpochError: if the lease was lost
         """

@@ -118,9 +118,10 @@ class WaveLoop:
         self._run.planning.raise_refused()
 
     def _take_turn(self, due: list[Batch]) -> None:
-        """Wait for the run's turn, then execute a wave or publish a refresh, for whose records the run is charged.
+        """Wait for the run's turn to execute waves; then execute a wave or publish a refresh.
 
-        Nothing is executed if a user's action was applied during the wait, by which other batches may be due.
+        The records that were read count against the turn. Nothing is executed if a user's action was applied during the
+        wait, since other batches may be due after it.
 
         :param due: batches whose next attempt may begin now
         """
