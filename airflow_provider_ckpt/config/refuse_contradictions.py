@@ -49,7 +49,7 @@ def _check_refresh(pipeline: Pipeline) -> None:
     if replaces and not full:
         raise ValueError(
             "sink.mode: replace needs a source that is read as a whole, or it would remove all rows but the newest; "
-            "write source.mode: full (postgres), or sink.mode: append or upsert"
+            "write source.mode: full (postgres or sql), or sink.mode: append or upsert"
         )
     if full and pipeline.schema_ is not None:
         raise ValueError(

@@ -6,9 +6,7 @@ The module is light: the classes are named by their paths, and imported when the
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, ClassVar, Literal, Self, cast
-
-from pydantic import Field, ValidationError, model_validator
+from typing import ClassVar, Literal
 
 from airflow_provider_ckpt.config.connector import (
     Connector,
@@ -19,19 +17,16 @@ from airflow_provider_ckpt.config.connector import (
 )
 from airflow_provider_ckpt.config.durations import Duration
 from airflow_provider_ckpt.config.fields import ColumnNames, RequiredText
-from airflow_provider_ckpt.config.source import SourceSection
+from airflow_provider_ckpt.connectors.full_source_section import FullSourceSection
 from airflow_provider_ckpt.connectors.postgres.client import quote, split_table
 from airflow_provider_ckpt.connectors.postgres.column_types import FIRST_DAY
 from airflow_provider_ckpt.connectors.replacing_sink_section import ReplacingSinkSection
 from airflow_provider_ckpt.connectors.table_sink_section import TableSinkSection
 
-if TYPE_CHECKING:
-    from pydantic_core import InitErrorDetails
-
 _HERE = "airflow_provider_ckpt.connectors.postgres"
 
 
-class PostgresSourceSection(SourceSection):
+class PostgresSourceSection(FullSourceSection):
     """Section ``source`` of a pipeline that reads a PostgreSQL table.
 
     :param connection: Airflow connection id of the database
@@ -55,29 +50,11 @@ class PostgresSourceSection(SourceSection):
 
     connection: RequiredText
     table: RequiredText
-    mode: Literal["incremental", "full"] = "incremental"
-    cursor: str = Field(default_factory=str)
     key: ColumnNames = ()
     columns: ColumnNames = ()
     close_wait: Duration = timedelta(seconds=30)
     late_rows: Literal["refuse", "recover"] = "refuse"
     row_security: Literal["refuse", "apply"] = "refuse"
-
-    @model_validator(mode="after")
-    def _cursor_of_mode(self) -> Self:
-        if not self.is_full and not self.cursor.strip():
-            empty = {"type": "value_error", "ctx": {"error": ValueError("is empty; give it a value")}}
-            kind = empty if "cursor" in self.model_fields_set else {"type": "missing"}
-            detail = cast("InitErrorDetails", {**kind, "loc": ("cursor",), "input": self.cursor})
-            raise ValidationError.from_exception_data("source", [detail])
-        if self.is_full and self.start_from != "earliest":
-            raise ValueError("mode: full reads all rows; leave start_from out")
-        return self
-
-    @property
-    def is_full(self) -> bool:
-        """True if each run reads the whole table (``mode: full``); see :attr:`SourceSection.is_full`."""
-        return self.mode == "full"
 
     @property
     def column_names(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 from airflow_provider_ckpt.config.connector import Connector, OutOfRangeTimes, SinkType, SourceType
 from airflow_provider_ckpt.config.durations import Duration
 from airflow_provider_ckpt.config.fields import ColumnNames, RequiredText
-from airflow_provider_ckpt.config.source import SourceSection
+from airflow_provider_ckpt.connectors.full_source_section import FullSourceSection
 from airflow_provider_ckpt.connectors.sql.names import quote, split_name
 from airflow_provider_ckpt.connectors.table_sink_section import TableSinkSection
 
@@ -21,12 +21,15 @@ FIRST_DAY = -719_162
 """0001-01-01 in days since 1970-01-01, the first day of a date that is not zero or incomplete."""
 
 
-class SqlSourceSection(SourceSection):
+class SqlSourceSection(FullSourceSection):
     """Section ``source`` of a pipeline that reads a table of an SQL database.
 
     :param connection: Airflow connection id of the database
     :param table: ``schema.table`` or ``table``; in MySQL and MariaDB, the schema is a database
-    :param cursor: the column that orders rows and only grows: an integer; in MySQL and MariaDB also a date or time
+    :param mode: ``incremental`` reads in each run the rows beyond the newest ``cursor``; ``full`` reads all rows, for a
+        sink with ``mode: replace``
+    :param cursor: the column that orders rows and only grows: an integer; in MySQL and MariaDB also a date or time; has
+        no effect with ``mode: full``
     :param columns: the columns to read; empty for all
     :param close_wait: how long planning waits for running transactions to end; where they cannot be seen, how long a
         bound must be known before rows below it are read
@@ -39,7 +42,6 @@ class SqlSourceSection(SourceSection):
 
     connection: RequiredText
     table: RequiredText
-    cursor: RequiredText
     columns: ColumnNames = ()
     close_wait: Duration = timedelta(seconds=30)
     late_rows: Literal["refuse", "recover"] = "refuse"
@@ -70,11 +72,19 @@ class SqlSinkSection(TableSinkSection):
         return tuple(filter(None, split_name(self.table)))
 
 
+def _source_path(section: SqlSourceSection) -> str:
+    return f"{_HERE}.full_source:SqlFullSource" if section.is_full else f"{_HERE}.source:SqlSource"
+
+
+def _reader_path(section: SqlSourceSection) -> str:
+    return f"{_HERE}.full_reader:SqlFullReader" if section.is_full else f"{_HERE}.reader:SqlReader"
+
+
 CONNECTOR = Connector(
     source=SourceType(
         section=SqlSourceSection,
-        source=f"{_HERE}.source:SqlSource",
-        reader=f"{_HERE}.reader:SqlReader",
+        source=_source_path,
+        reader=_reader_path,
         database=f"{_HERE}.source_database:SqlSourceDatabase",
         out_of_range_times=OutOfRangeTimes(
             FIRST_DAY,

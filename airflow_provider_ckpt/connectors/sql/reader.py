@@ -49,23 +49,15 @@ class SqlReader:
         import sqlalchemy as sa
 
         with self._database.session(f"reading {self._section.table} {task.range}") as connection:
-            table = self._find(connection, task)
-            dialect = self._database.dialect
-            by_name = {column.name: column for column in table.columns}
-            columns = [by_name[name] for name, _ in self._shape.columns]
+            table = self._find(connection)
+            columns = table.columns_of(self._shape, str(task.key))
             query = (
-                sa.select(
-                    table.at.label("ckpt_at"),
-                    *(
-                        dialect.read_value(column, table.clause.c[column.name]).label(f"ckpt_{at}")
-                        for at, column in enumerate(columns)
-                    ),
-                )
+                sa.select(table.at.label("ckpt_at"), *table.values(columns))
                 .where(table.within(task.range.start, task.range.end))
                 .order_by(table.at, *(table.clause.c[name] for name in self._tie_breakers(table)))
             )
             try:
-                positions, *found = dialect.fetch(connection, query, [table.cursor, *columns])
+                positions, *found = self._database.dialect.fetch(connection, query, [table.cursor, *columns])
             except ValueMismatchError as error:
                 raise self._mismatch(connection, table, task, error) from error
         if len(positions):
@@ -81,18 +73,10 @@ class SqlReader:
         self._table = None
         self._database.close()
 
-    def _find(self, connection: Any, task: BatchTask) -> SourceTable:
+    def _find(self, connection: Any) -> SourceTable:
         if self._table is None:
             wanted = self._section.model_copy(update={"columns": tuple(name for name, _ in self._shape.columns)})
             self._table = look_up(self._database, connection, wanted)
-        kinds = dict(self._shape.columns)
-        changed = [column.name for column in self._table.columns if column.spark != kinds[column.name]]
-        if changed:
-            raise SourceError(
-                f"columns {', '.join(changed)} of {self._table.label} have other types than at planning.",
-                batch=str(task.key),
-                hint="Start a new run.",
-            )
         return self._table
 
     @staticmethod

@@ -10,23 +10,19 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.connection import Connection
-from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
 from airflow_provider_ckpt.connectors.record_positions import PositionDigest, RecordPositions
 from airflow_provider_ckpt.connectors.source_plan import (
     Plan,
     PlanRequest,
     SourceFile,
-    SourcePartition,
     Start,
 )
-from airflow_provider_ckpt.connectors.source_protocol import RecordShape
 from airflow_provider_ckpt.connectors.sql.closed_bound import candidate, wait_until_closed
-from airflow_provider_ckpt.connectors.sql.connector import SqlSourceSection
-from airflow_provider_ckpt.connectors.sql.database import Database
+from airflow_provider_ckpt.connectors.sql.source_session import SqlSourceSession
 from airflow_provider_ckpt.connectors.sql.source_table import SourceTable, look_up
 from airflow_provider_ckpt.connectors.sql.split import split
 from airflow_provider_ckpt.connectors.table_split import MAX_COUNTED, Split, batch_records, plan_ranges
-from airflow_provider_ckpt.core.errors import CkptError, SourceError
+from airflow_provider_ckpt.core.errors import SourceError
 from airflow_provider_ckpt.core.ranges import START, Range
 
 if TYPE_CHECKING:
@@ -41,7 +37,7 @@ _MAX_FULL_DIGEST = 1_000
 """Greatest number of rows in a range whose digest covers all positions; for larger ranges it has only a count."""
 
 
-class SqlSource:
+class SqlSource(SqlSourceSession[SourceTable]):
     """Planning side of a source that reads a table of an SQL database by a cursor column.
 
     See :class:`~airflow_provider_ckpt.connectors.source_protocol.Source`.
@@ -51,10 +47,8 @@ class SqlSource:
     """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None) -> None:
-        self._section = SqlSourceSection.of(pipeline)
-        self._pipeline = pipeline.name
+        super().__init__(pipeline, connection)
         self._wait = self._section.close_wait.total_seconds()
-        self._database = Database(connection, "source")
 
     def check(self) -> None:
         """Raise ConfigError if the table, its columns or its cursor are unsuitable; see :meth:`Source.check`."""
@@ -64,22 +58,6 @@ class SqlSource:
             reused = self._database.dialect.reused_numbers(connection, table.table, table.cursor)
         if reused:
             log.warning("pipeline %s: %s", self._pipeline, reused)
-
-    def reads(self, output: Output) -> bool:
-        """Return whether a place that the sink writes to is the table that the source reads; see :class:`ReadsOutputs`.
-
-        :param output: the place
-        """
-        if not isinstance(output, WrittenTarget) or output.system != self._database.dialect.name:
-            return False
-        return output.identity == self.partitions()[0].identity
-
-    def partitions(self) -> Sequence[SourcePartition]:
-        """Return the table as the source's only partition; see :meth:`Source.partitions`."""
-        with self._database.session(f"reading the identity of {self._section.table}") as connection:
-            table = self._table(connection)
-            identity = f"{self._database.dialect.server_identity(connection)}/{table.label}"
-        return [SourcePartition(table.label, identity)]
 
     def start(self, partition: str, start_from: str | int) -> Start:  # noqa: ARG002  # the table is the only partition
         """Return the position at which the table is first read.
@@ -98,11 +76,6 @@ class SqlSource:
             table = self._table(connection)
             latest = candidate(table, table.greatest(connection))
         return Start(START if latest is None else latest)
-
-    def shape(self) -> RecordShape:
-        """Return the columns to read (those that the pipeline names, or else all columns) and their Spark types."""
-        with self._database.session(f"reading the columns of {self._section.table}") as connection:
-            return RecordShape(False, [(column.name, column.spark) for column in self._table(connection).columns])
 
     def plan(self, request: PlanRequest) -> Plan:
         """Split each range into batches; see :meth:`Source.plan`.
@@ -139,16 +112,8 @@ class SqlSource:
         """Return the tasks unchanged, since a reader needs only their range; see :meth:`Source.locate`."""
         return tasks
 
-    def close(self) -> None:
-        """Close the connection."""
-        self._database.close()
-
-    def _table(self, connection: sa.Connection) -> SourceTable:
-        try:
-            return look_up(self._database, connection, self._section)
-        except CkptError as error:
-            error.pipeline = self._pipeline
-            raise
+    def _look_up(self, connection: sa.Connection) -> SourceTable:
+        return look_up(self._database, connection, self._section)
 
     @staticmethod
     def _split(connection: sa.Connection, table: SourceTable, span: Range, request: PlanRequest, left: int) -> Split:

@@ -10,7 +10,7 @@ from airflow_provider_ckpt.connectors.database_protocol import TableProgress
 from airflow_provider_ckpt.connectors.sql.closed_bound import candidate
 from airflow_provider_ckpt.connectors.sql.connector import SqlSourceSection
 from airflow_provider_ckpt.connectors.sql.database import Database
-from airflow_provider_ckpt.connectors.sql.source_table import look_up
+from airflow_provider_ckpt.connectors.sql.source_table import look_up, look_up_whole
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError
 from airflow_provider_ckpt.core.ranges import START
 
@@ -75,7 +75,7 @@ class SqlSourceDatabase:
         self._database.close()
 
     def _new_rows(self, connection: sa.Connection, progress: TableProgress, server: str) -> int | None:
-        """Return the approximate number of new rows of a table; None if its next planning would find nothing.
+        """Return the approximate number of rows that the next run of a table reads; None if it would find nothing.
 
         :param connection: an open connection
         :param progress: the table's pipeline and the position up to which it has planned
@@ -83,6 +83,8 @@ class SqlSourceDatabase:
         :raises CkptError: if the next planning would refuse the table
         """
         section = SqlSourceSection.of(progress.pipeline)
+        if section.is_full:
+            return look_up_whole(self._database, connection, section).count_up_to(connection, _COUNTED)
         table = look_up(self._database, connection, section)
         table.refuse_bad_cursors(connection)
         end = START if progress.planned_end is None else progress.planned_end

@@ -18,24 +18,23 @@ from airflow_provider_ckpt.core.ranges import START, Range
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
+    from airflow_provider_ckpt.connectors.source_protocol import RecordShape
     from airflow_provider_ckpt.connectors.sql.connector import SqlSourceSection
 
 _MAX_POSITION = 2**63 - 1
 
 
 @dataclass(frozen=True)
-class SourceTable:
-    """A table that is read by a cursor.
+class WholeTable:
+    """A table with the columns that are read.
 
     :param database: its database
     :param table: the table
-    :param cursor: the cursor column
     :param columns: the columns to read, in order
     """
 
     database: Database
     table: Table
-    cursor: Column
     columns: Sequence[Column]
 
     @property
@@ -47,6 +46,53 @@ class SourceTable:
     def clause(self) -> sa.TableClause:
         """SQLAlchemy's object for the table, with all its columns."""
         return table_clause(self.table, list(self.table.by_name))
+
+    def columns_of(self, shape: RecordShape, batch: str) -> list[Column]:
+        """Return the columns of a shape, in its order.
+
+        :param shape: the columns as they were at planning
+        :param batch: key of the batch that is read, for the error
+        :raises SourceError: if a column has another type than at planning, or is gone
+        """
+        found = [self.table.by_name.get(name) for name, _ in shape.columns]
+        pairs = zip(found, shape.columns, strict=True)
+        changed = [name for column, (name, spark) in pairs if column is None or column.spark != spark]
+        if changed:
+            raise SourceError(
+                f"columns {', '.join(changed)} of {self.label} have other types than at planning.",
+                batch=batch,
+                hint="Start a new run.",
+            )
+        return [column for column in found if column is not None]
+
+    def values(self, columns: Sequence[Column]) -> list[sa.ColumnElement[Any]]:
+        """Return the expressions by which columns are read without loss, for :meth:`.SqlDialect.fetch`."""
+        dialect = self.database.dialect
+        return [
+            dialect.read_value(column, self.clause.c[column.name]).label(f"ckpt_{at}")
+            for at, column in enumerate(columns)
+        ]
+
+    def count_up_to(self, connection: sa.Connection, most: int) -> int:
+        """Return the number of visible rows, or ``most`` if there are more.
+
+        :param connection: an open connection
+        :param most: number at which counting stops
+        """
+        import sqlalchemy as sa
+
+        rows = sa.select(sa.literal(1).label("one")).select_from(self.clause).limit(most).subquery()
+        return int(connection.execute(sa.select(sa.func.count()).select_from(rows)).scalar() or 0)
+
+
+@dataclass(frozen=True)
+class SourceTable(WholeTable):
+    """A table that is read by a cursor.
+
+    :param cursor: the cursor column
+    """
+
+    cursor: Column
 
     @property
     def at(self) -> sa.ColumnClause[Any]:
@@ -152,13 +198,16 @@ class SourceTable:
             )
 
 
-def look_up(database: Database, connection: sa.Connection, section: SqlSourceSection) -> SourceTable:
-    """Return the description of the pipeline's source table as it is now.
+def look_up_whole(
+    database: Database, connection: sa.Connection, section: SqlSourceSection, *further: str
+) -> WholeTable:
+    """Return the pipeline's table as it is now, with the columns to read.
 
     :param database: the source's database
     :param connection: its open connection
     :param section: the section ``source``
-    :raises ConfigError: if the table does not exist, lacks a column, or a column is unsuitable
+    :param further: other columns that the table must have
+    :raises ConfigError: if the table does not exist, lacks a column, or a column cannot be read
     """
     table = database.dialect.find_table(connection, *split_name(section.table))
     if table is None:
@@ -167,17 +216,11 @@ def look_up(database: Database, connection: sa.Connection, section: SqlSourceSec
             hint="Check source.table and the rights of the connection's user.",
         )
     known = table.by_name
-    missing = [name for name in (*section.columns, section.cursor) if name not in known]
+    missing = [name for name in (*section.columns, *further) if name not in known]
     if missing:
         raise ConfigError(
             f"source table {table.label} has no column {', '.join(missing)}.",
             hint=f"Its columns are: {', '.join(known)}.",
-        )
-    cursor = known[section.cursor]
-    if cursor.kind not in CURSOR_KINDS or not database.dialect.can_order(cursor):
-        raise ConfigError(
-            f"cursor {cursor.name} of {table.label} has type {cursor.type_text}.",
-            hint="A cursor must be an integer; in MySQL and MariaDB, it may also be a date or a time.",
         )
     columns = [known[name] for name in section.columns or known]
     unreadable = [f"{column.name} {column.type_text}" for column in columns if column.kind is Kind.UNSUPPORTED]
@@ -186,4 +229,22 @@ def look_up(database: Database, connection: sa.Connection, section: SqlSourceSec
             f"source table {table.label} has columns that cannot be read: {', '.join(unreadable)}.",
             hint="Leave them out by source.columns, or convert them in a view.",
         )
-    return SourceTable(database, table, cursor, columns)
+    return WholeTable(database, table, columns)
+
+
+def look_up(database: Database, connection: sa.Connection, section: SqlSourceSection) -> SourceTable:
+    """Return the pipeline's table as it is now, with its cursor.
+
+    :param database: the source's database
+    :param connection: its open connection
+    :param section: the section ``source``
+    :raises ConfigError: if the table does not exist, lacks a column, or a column is unsuitable
+    """
+    found = look_up_whole(database, connection, section, section.cursor)
+    cursor = found.table.by_name[section.cursor]
+    if cursor.kind not in CURSOR_KINDS or not database.dialect.can_order(cursor):
+        raise ConfigError(
+            f"cursor {cursor.name} of {found.label} has type {cursor.type_text}.",
+            hint="A cursor must be an integer; in MySQL and MariaDB, it may also be a date or a time.",
+        )
+    return SourceTable(database, found.table, found.columns, cursor)

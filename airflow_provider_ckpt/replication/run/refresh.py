@@ -123,7 +123,7 @@ class Refresh:
         self._sink.prepare_staging(run.epoch, generation, extent.abandoned_from)
         self._begun.add(name)
         log.info(
-            "%s: refresh of %s began in generation %d: %s pages to stage",
+            "%s: refresh of %s began in generation %d, up to position %s",
             run.pipeline.name,
             name,
             generation,

@@ -16,6 +16,8 @@ from airflow_provider_ckpt.core.errors import ConfigError, SourceError
 from airflow_provider_ckpt.core.ranges import START
 from tests.integration.connectors.sql.sql_support import MariaDb, Sqlite, pipeline
 
+REPLACED = {"type": "postgres", "connection": "warehouse", "table": "copied", "mode": "replace"}
+
 
 @pytest.fixture
 def look(mariadb: MariaDb) -> Iterator[SqlSourceDatabase]:
@@ -100,6 +102,20 @@ def test_what_the_next_planning_would_refuse_is_news(mariadb: MariaDb, look: Sql
 
     assert look.count_new_records([back, unset, dropped]) == {"back": 0, "unset": 0, "dropped": 0}
     assert look.count_new_records([late]) == {}, "its planning warns and refuses nothing"
+
+
+def test_a_table_that_is_copied_as_a_whole_always_has_news(mariadb: MariaDb, look: SqlSourceDatabase) -> None:
+    mariadb.execute(
+        "CREATE TABLE source (code varchar(2))",
+        "INSERT INTO source SELECT 'x' FROM seq_1_to_3",
+        "CREATE TABLE empty (v int)",
+    )
+    full = [
+        pipeline(name, source={"table": f"{mariadb.name}.{name}", "cursor": "", "mode": "full"}, sink=REPLACED)
+        for name in ("source", "empty")
+    ]
+
+    assert look.count_new_records([TableProgress(made, 2) for made in full]) == {"source": 3, "empty": 0}
 
 
 def test_a_table_of_another_server_has_news(mariadb: MariaDb, look: SqlSourceDatabase) -> None:
