@@ -18,6 +18,9 @@ from airflow_provider_ckpt.ledger.store import tables
 MAX_SHOWN = 50
 """Maximum number of schema versions of a partition that a number line shows, those at the greatest positions."""
 
+MAX_COLUMNS = 5000
+"""Maximum number of columns of all shown versions together, unless one version alone has more."""
+
 _S = tables.schema_version.c
 
 
@@ -90,8 +93,8 @@ def history(connection: Connection, pipeline: str) -> list[dict[str, Any]]:
 def in_window(connection: Connection, pipeline: str, partition: str, window: Range) -> tuple[list[ShownVersion], bool]:
     """Return the schema versions that begin in a window or at its end, by position, and whether there are more.
 
-    At most :data:`MAX_SHOWN` versions are returned, those with the greatest positions. The cost does not depend on the
-    number of all versions.
+    At most :data:`MAX_SHOWN` versions are returned, fewer of a wide table (:data:`MAX_COLUMNS`): those with the
+    greatest positions. The cost does not depend on the number of all versions.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
@@ -100,33 +103,44 @@ def in_window(connection: Connection, pipeline: str, partition: str, window: Ran
     """
     of_partition = sa.and_(_S.pipeline == pipeline, _S.partition == partition)
     query = (
-        sa.select(_S.version, _S.generation, _S.position, _S.columns, _S.decision, _S.actor, _S.at)
+        sa.select(_S.version, _S.generation, _S.position, _S.decision, _S.actor, _S.at)
         .where(of_partition, _S.position >= window.start, _S.position <= window.end)
         .order_by(_S.position.desc(), _S.version.desc())
         .limit(MAX_SHOWN + 1)
     )
     found = list(connection.execute(query))
-    rows = found[:MAX_SHOWN][::-1]
-    columns = {row.version: row.columns for row in rows}
-    missing = {number - 1 for number in columns} - {0, *columns}
-    if missing:
-        before = sa.select(_S.version, _S.columns).where(of_partition, _S.version.in_(sorted(missing)))
-        columns |= {row.version: row.columns for row in connection.execute(before)}
-    parsed = {number: tuple(map(VersionColumn.from_json, data)) for number, data in columns.items()}
+    if not found:
+        return [], False
+    width = sa.select(sa.func.json_array_length(_S.columns)).where(of_partition, _S.version == found[0].version)
+    room = max(1, MAX_COLUMNS // max(1, connection.execute(width).scalar_one()))
+    rows = found[: min(room, MAX_SHOWN)][::-1]
+    needed = {number for row in rows for number in (row.version - 1, row.version)}
+    query_columns = sa.select(_S.version, _S.columns).where(of_partition, _S.version.in_(sorted(needed)))
+    columns = {row.version: row.columns for row in connection.execute(query_columns)}
     shown = [
         ShownVersion(
             row.version,
             row.generation,
             row.position,
-            len(row.columns),
-            source_changes(parsed[row.version - 1], parsed[row.version]) if row.version > 1 else (),
+            len(columns[row.version]),
+            _changes(columns[row.version - 1], columns[row.version]) if row.version > 1 else (),
             row.decision,
             row.actor,
             row.at,
         )
         for row in rows
     ]
-    return shown, len(found) > MAX_SHOWN
+    return shown, len(found) > len(shown)
+
+
+def _changes(before: Sequence[Sequence[Any]], after: Sequence[Sequence[Any]]) -> Sequence[Change]:
+    """Return the changes between two stored lists of columns.
+
+    Only columns that differ are parsed, because a table may have a thousand columns of which a version changes one.
+    """
+    known, now = set(map(tuple, before)), set(map(tuple, after))
+    changed = [VersionColumn.from_json(column) for column in before if tuple(column) not in now]
+    return source_changes(changed, [VersionColumn.from_json(column) for column in after if tuple(column) not in known])
 
 
 def _rows(connection: Connection, pipeline: str) -> list[dict[str, Any]]:

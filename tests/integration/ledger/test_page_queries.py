@@ -268,6 +268,18 @@ def test_of_many_schema_versions_those_at_the_greatest_positions_are_shown(
     assert ([found.number for found in near.schema_versions], near.schema_versions_left_out) == ([1, 2], False)
 
 
+def test_of_a_wide_table_fewer_schema_versions_are_shown_but_at_least_one(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = LedgerDriver(ledger).start("t")
+    record_versions(driver, 10, 20, 30, 40)
+    for most, numbers in ((8, [3, 4]), (1, [4])):
+        monkeypatch.setattr(schema_versions, "MAX_COLUMNS", most)
+        (shown,) = ledger.lines("orders", window=Range(0, 100))
+        assert [found.number for found in shown.schema_versions] == numbers
+        assert shown.schema_versions_left_out
+
+
 def test_many_batches_and_receipts_become_few_pieces(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line, "MAX_PIECES", 20)
     driver = LedgerDriver(ledger).start("t")

@@ -1323,7 +1323,7 @@ export interface components {
          *     :param dead_letters_left_out: whether there are more
          *     :param blocked: what blocks the checkpoint; None if nothing does
          *     :param schema_versions: versions of the source's columns that begin in the window or at its end, by position; at
-         *         most 50
+         *         most 50, of a wide table fewer
          *     :param schema_versions_left_out: whether there are more, at smaller positions; ask for a smaller window
          */
         PartitionLine: {
