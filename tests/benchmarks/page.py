@@ -1,8 +1,8 @@
 """Measure the page Replication on a big ledger: its queries, its API, its first paint and its frames a second.
 
 ``python -m tests.benchmarks.page [--receipts 10000000]``. Two ledgers in PostgreSQL, of 300 pipelines with 20,000 open
-batches each: one has 10,000 receipts, the other so many more. The queries are asked of both in turn; the API server and
-a browser see the big one. Writes ``build/bench/page.json``.
+batches each: one has 10,000 receipts and 100 schema versions, the other 10,000 versions and so many more receipts. The
+queries are asked of both in turn; the API server and a browser see the big one. Writes ``build/bench/page.json``.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 RESULT = Path("build/bench/page.json")
 SMALL = 10_000
+VERSIONS = {"small": 100, "big": 10_000}
 LIMITS = {"overview": 150, "line": 100, "batches": 100}
 """Milliseconds of an answer of the API at the 95th percentile."""
 
@@ -131,7 +132,7 @@ def run(receipts: int, pipelines: int, batches: int, number: int) -> dict[str, A
         urls = {name: sqlalchemy_url(server.new_database()) for name in ("small", "big")}
         for name, count in {"small": SMALL, "big": receipts}.items():
             started = time.monotonic()
-            fill(urls[name], pipelines=pipelines, receipts=count, batches=batches)
+            fill(urls[name], pipelines=pipelines, receipts=count, batches=batches, versions=VERSIONS[name])
             say(f"{count:,} receipts made in {time.monotonic() - started:.0f} s")
         ledgers = {name: stack.enter_context(Ledger.open(url)) for name, url in urls.items()}
         asked = in_turn(ledgers, number)

@@ -43,15 +43,28 @@ INSERT INTO ckpt_dead_letter (pipeline, generation, partition, seq, error_type, 
 SELECT name, 1, 't', n, 'Sink', 0, 1, 1, n * {SPAN}, n * {SPAN} + 9, 3, 'parked', now() - n * interval '1 minute', 0
 FROM ckpt_pipeline, generate_series(0, 99) AS n
 """
+_SCHEMA_VERSIONS = f"""
+INSERT INTO ckpt_schema_version (pipeline, partition, version, generation, position, columns, fingerprint, decision,
+    replanned, actor, epoch, at)
+SELECT '{BIG}', 't', n, 1, planned_end - :versions + n, columns, repeat('0', 64),
+    json_build_array('column c' || n % 20 || ' is wider: the target''s column is widened'), '[]', 'bench', 1, now()
+FROM ckpt_partition, generate_series(1, :versions) AS n, LATERAL (
+    SELECT json_agg(json_build_array('c' || k, k, CASE WHEN k = n % 20 THEN 'bigint' ELSE 'integer' END, 'read'))
+    FROM generate_series(1, 20) AS k
+) AS of_version (columns)
+WHERE pipeline = '{BIG}'
+"""
+"""Versions of 20 columns at the last positions that are planned, so that all of them are in view."""
 
 
-def fill(url: str, *, pipelines: int, receipts: int, batches: int) -> None:
+def fill(url: str, *, pipelines: int, receipts: int, batches: int, versions: int) -> None:
     """Make the ledger.
 
     :param url: URL of an empty PostgreSQL database
     :param pipelines: number of pipelines
     :param receipts: number of range receipts, none of which touches another
     :param batches: number of batches beyond the checkpoint of pipeline ``big``, whose first is held
+    :param versions: number of schema versions of pipeline ``big``
     """
     migrate.upgrade(url, create=True)
     with Ledger.open(url) as ledger:
@@ -63,6 +76,8 @@ def fill(url: str, *, pipelines: int, receipts: int, batches: int) -> None:
     with Ledger.open(url) as ledger:
         _open_batches(_driver(ledger, BIG), batches)
     engine = create_engine(parse_url(url))
+    with engine.begin() as connection:
+        connection.execute(sa.text(_SCHEMA_VERSIONS), {"versions": versions})
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(sa.text("VACUUM ANALYZE"))
     engine.dispose()
