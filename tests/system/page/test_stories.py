@@ -1,4 +1,4 @@
-"""A night on the page, in a real browser with real runs: from a blocked pipeline to changed columns and a lost ledger.
+"""A night on the page, in a real browser with real runs: a blocked pipeline, changed columns, a refresh, a lost ledger.
 
 The tests tell one story and build on each other. ``AUTH_MANAGERS`` names the auth managers under which it is told, in
 ``make test-page`` both.
@@ -40,6 +40,19 @@ sink: {type: postgres, connection: store, table: prices}
 schema: {new_column: freeze}
 recovery: {settle_lag: 0s}
 """
+_COUNTRIES = """
+name: countries
+source: {type: postgres, connection: store, table: land, mode: full}
+sink: {type: postgres, connection: store, table: countries, mode: replace}
+"""
+_PASSES = """
+CREATE FUNCTION passes() RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared(hashtext('countries'));
+    RETURN true;
+END $$
+"""
+"""The gate of ``countries`` as a constraint, which its staging tables have as well."""
 
 
 @pytest.fixture(scope="module", params=os.environ.get("AUTH_MANAGERS", "simple").split())
@@ -49,6 +62,7 @@ def shop(
     """An Airflow whose pipeline ``orders`` has dead letters, and a batch that is held because the target was busy.
 
     The source of ``prices`` has a column that its target lacks, and the target of ``stock`` has rows of a lost ledger.
+    ``countries`` has not run.
     """
     home, dags, data = (tmp_path_factory.mktemp(name) for name in ("home", "dags", "data"))
     (home / "plugins").mkdir()
@@ -64,12 +78,17 @@ def shop(
     shop = Deployment(airflow, data, dags, store=store, ledger_dsn=ledger, metadata=metadata)
     shop.declare([Declared("orders", Kind.SINGLE), Declared("stock", Kind.SINGLE)])
     (dags / Kind.SINGLE / "prices.yaml").write_text(_PRICES)
+    (dags / Kind.SINGLE / "countries.yaml").write_text(_COUNTRIES)
     execute(
         store,
         "ALTER TABLE orders ADD CONSTRAINT small CHECK (id < 1000)",
         "CREATE TABLE list (id int PRIMARY KEY, price int)",
         "INSERT INTO list VALUES (1, 10)",
         "CREATE TABLE prices (id int, price int)",
+        "CREATE TABLE land (id int)",
+        "INSERT INTO land SELECT generate_series(1, 100)",
+        _PASSES,
+        "CREATE TABLE countries (id int CHECK (passes()))",
     )
     with warm, airflow:
         if request.param == "fab":
@@ -252,6 +271,47 @@ def test_changed_columns_are_accepted_and_the_next_run_delivers_them(shop: Deplo
     assert asked == {"pipeline": "prices", "action": "accept_schema", "reason": "reviewed"}
     assert execute(shop.store, "SELECT * FROM prices ORDER BY id") == [(1, 10, None), (2, 20, "USD")]
     assert [event["actor"] for event in shop.events("prices", "accept_schema")] == ["airflow:oscar"]
+
+
+def test_the_changed_columns_are_a_mark_on_the_line_which_the_keyboard_opens(shop: Deployment) -> None:
+    with opened(shop, "prices") as page:
+        mark = page.get_by_role("button", name=re.compile("^Schema version 2 from "))
+        mark.wait_for()
+        page.get_by_role("group", name="Schema versions of partition").get_by_role("button").first.focus()
+        page.keyboard.press("End")
+        card = page.get_by_test_id("ckpt-schema-card")
+        card.get_by_text("Changed: column currency (text) added.").wait_for()
+        card.get_by_text(re.compile("^Decision: column currency .* airflow:oscar")).wait_for()
+        card.get_by_text(re.compile("^Recorded by run .* of DAG prices at ")).wait_for()
+        (told,) = (
+            page.get_by_role("list", name="Schema versions of partition").get_by_text("currency").all_inner_texts()
+        )
+        assert all(line in told for line in card.inner_text().splitlines()), "the list says the same"
+
+
+def test_a_refresh_is_followed_and_its_held_publication_is_released(shop: Deployment) -> None:
+    with shop.closed("countries"):
+        first = shop.begin("countries")
+        shop.at_gate("countries")
+        with opened(shop, "countries") as page:
+            refresh = page.get_by_role("region", name="Refresh of")
+            refresh.get_by_text("0 of 1 page staged (0 %); 0 batches staged, 1 open").wait_for()
+            assert refresh.get_by_text("generation 1").count() == 1
+    shop.succeeds("countries", first)
+    execute(shop.store, "DELETE FROM land WHERE id > 10")
+    shop.airflow.wait("countries", shop.begin("countries"), PATIENCE)
+    with opened(shop, "countries") as page:
+        refresh = page.get_by_role("region", name="Refresh of")
+        refresh.get_by_text("Held because the refresh has 10 rows, and the target has 100").wait_for()
+        assert execute(shop.store, "SELECT count(*) FROM countries") == [(100,)]
+        refresh.get_by_role("button", name="Release").click()
+        page.get_by_role("dialog").get_by_role("cell", name="planned").wait_for()
+        carry_out(page, "Release", "they were united")
+        refresh.get_by_text("Its publication was released").wait_for()
+        shop.run("countries")
+        refresh.wait_for(state="detached")
+    assert execute(shop.store, "SELECT count(*) FROM countries") == [(10,)]
+    assert [event["actor"] for event in shop.events("countries", "release")] == ["airflow:oscar"]
 
 
 def test_receipts_of_a_lost_ledger_are_adopted_and_nothing_is_sent_twice(shop: Deployment) -> None:
