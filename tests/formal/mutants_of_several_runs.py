@@ -174,7 +174,7 @@ OF_SEVERAL_RUNS: Sequence[Mutant] = (
         f"{_ORDER}.sleep",
         "if table in self._begun and table in self._waiting:\n    self._waiting.remove(table)",
         "",
-        test=_RULES,
+        test=f"{_TURNS}::test_a_table_that_sleeps_gets_no_turn_until_it_asks",
     ),
     Mutant(
         "turns: a table that works alone runs into debt",
@@ -190,7 +190,7 @@ OF_SEVERAL_RUNS: Sequence[Mutant] = (
         f"{_ORDER}._next",
         "may_begin or table in self._begun",
         "True",
-        test=_RULES,
+        test=f"{_TURNS}::test_no_more_tables_begin_than_may_and_those_that_have_begun_take_turns",
     ),
     Mutant(
         "turns: no table has its next turn before all have begun",
@@ -198,7 +198,7 @@ OF_SEVERAL_RUNS: Sequence[Mutant] = (
         f"{_ORDER}._next",
         "may_begin or table in self._begun",
         "may_begin",
-        test=_RULES,
+        test=f"{_TURNS}::test_no_more_tables_begin_than_may_and_those_that_have_begun_take_turns",
     ),
     Mutant(
         "turns: a table that sleeps limits the lanes of the others",
@@ -206,7 +206,7 @@ OF_SEVERAL_RUNS: Sequence[Mutant] = (
         f"{_ORDER}.is_alone",
         "(self._working | set(self._waiting)) - {table}",
         "(self._begun | set(self._waiting)) - {table}",
-        test=_RULES,
+        test=f"{_TURNS}::test_a_table_that_sleeps_does_not_count_as_another_one_that_works",
     ),
     Mutant(
         "turns: a wave is charged to no table",

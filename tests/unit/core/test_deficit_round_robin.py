@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -162,7 +162,7 @@ class Turns(RuleBasedStateMachine):
 
 
 def test_no_table_starves() -> None:
-    run_state_machine_as_test(Turns)
+    run_state_machine_as_test(Turns, settings=settings(max_examples=60, stateful_step_count=40))
 
 
 @given(st.lists(st.integers(1, MOST_RECORDS), min_size=1, max_size=200), st.integers(1, 300))
@@ -254,3 +254,47 @@ def test_a_wave_that_fails_costs_the_turn_but_no_records() -> None:
     turns.charge("a", 1)
 
     assert not turns.is_working("a")
+
+
+def test_a_table_that_sleeps_gets_no_turn_until_it_asks() -> None:
+    turns = DeficitRoundRobin(["a", "b"], 100, at_once=1, most_begun=2)
+    turns.grant()
+    turns.charge("a", 100)
+    turns.grant()
+    turns.sleep("a")
+    turns.charge("b", 100)
+    turns.grant()
+    assert turns.is_working("b")
+    turns.ask("a")
+    turns.charge("b", 100)
+    turns.grant()
+
+    assert turns.is_working("a")
+
+
+def test_no_more_tables_begin_than_may_and_those_that_have_begun_take_turns() -> None:
+    turns = DeficitRoundRobin("abcd", 100, at_once=1, most_begun=2)
+    fresh: list[str] = []
+    order: list[str] = []
+    for _ in range(6):
+        fresh += turns.grant()
+        [table] = [name for name in "abcd" if turns.is_working(name)]
+        order.append(table)
+        turns.charge(table, 100)
+    turns.end("a")
+    fresh += turns.grant()
+
+    assert "".join(order) == "ababab"
+    assert fresh == ["a", "b", "c"]
+
+
+def test_a_table_that_sleeps_does_not_count_as_another_one_that_works() -> None:
+    turns = DeficitRoundRobin(["a", "b"], 100, at_once=1, most_begun=2)
+    turns.grant()
+    assert not turns.is_alone("a")
+    turns.charge("a", 100)
+    turns.grant()
+    assert not turns.is_alone("b")
+    turns.sleep("a")
+
+    assert turns.is_alone("b")
