@@ -206,8 +206,8 @@ def refresh(found: RefreshProgress) -> Refresh:
         generation=found.generation,
         state=_refresh_state(found),
         since=found.begun_at,
-        pages=found.pages,
-        staged_pages=found.staged_pages,
+        positions=found.positions,
+        staged_positions=found.staged_positions,
         staged_batches=found.staged_batches,
         open_batches=found.open_batches,
         held_batches=found.held_batches,
@@ -221,7 +221,7 @@ def _refresh_state(found: RefreshProgress) -> RefreshState:
         return RefreshState.HELD
     if found.released:
         return RefreshState.RELEASED
-    return RefreshState.STAGED if found.staged_pages == found.pages else RefreshState.STAGING
+    return RefreshState.STAGED if found.staged_positions == found.positions else RefreshState.STAGING
 
 
 def event_row(row: Mapping[str, Any]) -> EventRow:

@@ -254,8 +254,8 @@ class StoredActionRow(ApiModel):
 class RefreshState(StrEnum):
     """State of a refresh that is not published.
 
-    - ``staging``: not all pages are staged
-    - ``staged``: all pages are staged, and the run publishes them next
+    - ``staging``: not all rows are staged
+    - ``staged``: all rows are staged, and the run publishes them next
     - ``held``: the batch that publishes waits for a user
     - ``released``: a user has released that batch, and the next run publishes it
     """
@@ -286,12 +286,12 @@ class Refresh(ApiModel):
     :param generation: its generation
     :param state: its state
     :param since: when a run began it; None if the audit log no longer has that event
-    :param pages: number of pages of the source's table
-    :param staged_pages: number of pages that are staged, or whose records are dead letters
-    :param staged_batches: number of batches of these pages
-    :param open_batches: number of batches of pages that are planned, in flight or held
+    :param positions: number of positions of the rows: of a PostgreSQL table its pages, of other tables one
+    :param staged_positions: number of positions that are staged, or whose records are dead letters
+    :param staged_batches: number of batches of these positions
+    :param open_batches: number of batches of rows that are planned, in flight or held
     :param held_batches: number of these that are held
-    :param skipped_batches: number of batches of pages that were skipped, so that the refresh is not published
+    :param skipped_batches: number of batches of rows that were skipped, so that the refresh is not published
     :param hold: the batch that publishes, if it is held; else None
     """
 
@@ -299,8 +299,8 @@ class Refresh(ApiModel):
     generation: int
     state: RefreshState
     since: Moment | None
-    pages: int
-    staged_pages: int
+    positions: int
+    staged_positions: int
     staged_batches: int
     open_batches: int
     held_batches: int

@@ -48,12 +48,12 @@ class RefreshProgress:
     :param partition: id of the source partition
     :param generation: generation of the refresh
     :param begun_at: when a run began the refresh; None if the audit log no longer has the event
-    :param pages: number of pages of the source's table; each page is a position
-    :param staged_pages: number of pages that are staged, or whose records are dead letters
-    :param staged_batches: number of batches of the staged pages
+    :param positions: number of positions of the rows: of a PostgreSQL table its pages, of other tables one
+    :param staged_positions: number of positions that are staged, or whose records are dead letters
+    :param staged_batches: number of batches of the staged positions
     :param open_batches: number of batches that are planned, in flight or held, without the publishing batch
     :param held_batches: number of held batches, without the publishing batch
-    :param skipped_batches: number of batches of pages that were skipped, so that the refresh cannot be published
+    :param skipped_batches: number of batches of rows that were skipped, so that the refresh cannot be published
     :param released: whether the publishing batch was held because of the number of rows, and a user has released it
     :param held: the publishing batch if it is held; else None
     """
@@ -61,8 +61,8 @@ class RefreshProgress:
     partition: str
     generation: int
     begun_at: datetime | None
-    pages: int
-    staged_pages: int
+    positions: int
+    staged_positions: int
     staged_batches: int
     open_batches: int
     held_batches: int
@@ -95,9 +95,9 @@ def _progress(
     beyond = (
         of_generation(_B, row), _B.range_start >= row["committed"], _B.state != BatchState.SUPERSEDED.value,
     )  # fmt: skip
-    pages = sa.func.sum(_B.range_end - _B.range_start)
+    positions = sa.func.sum(_B.range_end - _B.range_start)
     totals = connection.execute(
-        sa.select(_B.state, sa.func.count(), pages).where(*beyond, sa.not_(publishes)).group_by(_B.state)
+        sa.select(_B.state, sa.func.count(), positions).where(*beyond, sa.not_(publishes)).group_by(_B.state)
     )
     by_state = {BatchState(state): (batches, int(length)) for state, batches, length in totals}
     unstaged = {*BLOCKING, BatchState.SKIPPED}

@@ -89,13 +89,15 @@ def test_a_refresh_tells_how_far_it_is_until_it_is_published(ledger: Ledger) -> 
     first, second, _ = driver.send(10, 20, 30)
     (found,) = ledger.refreshes("orders")
     assert (found.partition, found.generation, found.begun_at) == ("t", 2, begun)
-    assert (found.pages, found.staged_pages, found.staged_batches, found.open_batches) == (30, 0, 0, 3)
+    assert (found.positions, found.staged_positions, found.staged_batches, found.open_batches) == (30, 0, 0, 3)
     driver.settle(delivered(second))
     (found,) = ledger.refreshes("orders")
-    assert (found.staged_pages, found.staged_batches, found.open_batches) == (10, 1, 2), "also beyond the checkpoint"
+    assert (found.staged_positions, found.staged_batches, found.open_batches) == (10, 1, 2), (
+        "also beyond the checkpoint"
+    )
     driver.settle(delivered(first))
     (found,) = ledger.refreshes("orders")
-    assert (found.staged_pages, found.staged_batches, found.open_batches) == (20, 2, 1)
+    assert (found.staged_positions, found.staged_batches, found.open_batches) == (20, 2, 1)
     assert (found.released, found.held, found.held_batches, found.skipped_batches) == (False, None, 0, 0)
 
 
@@ -104,7 +106,7 @@ def test_a_refresh_that_is_published_is_no_longer_in_progress(ledger: Ledger) ->
     driver.deliver(30)
     publication = driver.send(31)
     (found,) = ledger.refreshes("orders")
-    assert (found.staged_pages, found.staged_batches, found.open_batches) == (30, 1, 0), (
+    assert (found.staged_positions, found.staged_batches, found.open_batches) == (30, 1, 0), (
         "without the one that publishes"
     )
     driver.settle(*map(delivered, publication))

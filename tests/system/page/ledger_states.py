@@ -78,7 +78,7 @@ def fill(url: str, directory: Path, *, is_hostile: bool = True) -> None:
 
 
 def begin_refresh(ledger: Ledger, name: str = "countries") -> LedgerDriver:
-    """A run of the DAG ``shop`` that has staged 20 of 50 pages of a refresh in generation 2; a lane works on 10 more.
+    """A run of the DAG ``shop`` that has staged 20 of 50 positions of a refresh in generation 2, and sends 10 more.
 
     :param ledger: the ledger
     :param name: name of a pipeline that does not exist, whose first refresh is published
@@ -98,7 +98,7 @@ def begin_refresh(ledger: Ledger, name: str = "countries") -> LedgerDriver:
 
 
 def hold_publication(driver: LedgerDriver, reason: str) -> None:
-    """Stage the other pages of a refresh that :func:`begin_refresh` has begun, and hold its publication."""
+    """Stage the other positions of a refresh that :func:`begin_refresh` has begun, and hold its publication."""
     batches = driver.partition("table").batches.values()
     working = [batch for batch in batches if batch.state is BatchState.IN_FLIGHT]
     driver.settle(*(_delivered(driver, batch) for batch in (*working, *driver.send(50, name="table"))))

@@ -237,11 +237,11 @@ def test_a_refresh_tells_how_far_it_is_and_why_its_publication_is_held(answers: 
     names = ("staging", "held publication", "released", "held publication for a viewer")
     staging, held, released, seen = (story[name]["content"]["refreshes"][0] for name in names)
     assert (staging["partition"], staging["generation"], staging["state"]) == ("table", 2, "staging")
-    assert (staging["pages"], staging["staged_pages"], staging["staged_batches"], staging["open_batches"]) == (
+    assert (staging["positions"], staging["staged_positions"], staging["staged_batches"], staging["open_batches"]) == (
         *(50, 20, 2, 1),
     )
     assert (staging["hold"], staging["since"].endswith("Z")) == (None, True)
-    assert (held["state"], held["staged_pages"], held["since"]) == ("held", 50, staging["since"])
+    assert (held["state"], held["staged_positions"], held["since"]) == ("held", 50, staging["since"])
     assert (held["hold"]["batch"], held["hold"]["reason"]) == ("table#4@2", f"it has no rows {HOSTILE}")
     assert held["hold"]["since"] >= held["since"]
     assert seen == held, "the reason is for all who may see the pipeline"

@@ -135,7 +135,7 @@ def test_a_refresh_is_followed_and_its_held_publication_is_released(airflow: Air
         driver = begin_refresh(ledger)
         page.goto("/plugin/replication/pipelines/countries/line")
         refresh = page.get_by_role("region", name="Refresh of table")
-        refresh.get_by_text("20 of 50 pages staged (40 %); 2 batches staged, 1 open").wait_for()
+        refresh.get_by_text("20 of 50 positions staged (40 %); 2 batches staged, 1 open").wait_for()
         found = judged(page, PAGE, "staging", pictures)
         hold_publication(driver, "the refresh has no rows, and the target has 30 (sink.replace.allow_empty: false)")
         refresh.get_by_text("Held because the refresh has no rows, and the target has 30").wait_for()

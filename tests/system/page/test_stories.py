@@ -295,7 +295,7 @@ def test_a_refresh_is_followed_and_its_held_publication_is_released(shop: Deploy
         shop.at_gate("countries")
         with opened(shop, "countries") as page:
             refresh = page.get_by_role("region", name="Refresh of")
-            refresh.get_by_text("0 of 1 page staged (0 %); 0 batches staged, 1 open").wait_for()
+            refresh.get_by_text("0 of 1 position staged (0 %); 0 batches staged, 1 open").wait_for()
             assert refresh.get_by_text("generation 1").count() == 1
     shop.succeeds("countries", first)
     execute(shop.store, "DELETE FROM land WHERE id > 10")

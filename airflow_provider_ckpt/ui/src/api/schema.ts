@@ -1925,12 +1925,12 @@ export interface components {
          *     :param generation: its generation
          *     :param state: its state
          *     :param since: when a run began it; None if the audit log no longer has that event
-         *     :param pages: number of pages of the source's table
-         *     :param staged_pages: number of pages that are staged, or whose records are dead letters
-         *     :param staged_batches: number of batches of these pages
-         *     :param open_batches: number of batches of pages that are planned, in flight or held
+         *     :param positions: number of positions of the rows: of a PostgreSQL table its pages, of other tables one
+         *     :param staged_positions: number of positions that are staged, or whose records are dead letters
+         *     :param staged_batches: number of batches of these positions
+         *     :param open_batches: number of batches of rows that are planned, in flight or held
          *     :param held_batches: number of these that are held
-         *     :param skipped_batches: number of batches of pages that were skipped, so that the refresh is not published
+         *     :param skipped_batches: number of batches of rows that were skipped, so that the refresh is not published
          *     :param hold: the batch that publishes, if it is held; else None
          */
         Refresh: {
@@ -1941,26 +1941,26 @@ export interface components {
             hold: components["schemas"]["PublicationHold"] | null;
             /** Open Batches */
             open_batches: number;
-            /** Pages */
-            pages: number;
             /** Partition */
             partition: string;
+            /** Positions */
+            positions: number;
             /** Since */
             since: string | null;
             /** Skipped Batches */
             skipped_batches: number;
             /** Staged Batches */
             staged_batches: number;
-            /** Staged Pages */
-            staged_pages: number;
+            /** Staged Positions */
+            staged_positions: number;
             state: components["schemas"]["RefreshState"];
         };
         /**
          * RefreshState
          * @description State of a refresh that is not published.
          *
-         *     - ``staging``: not all pages are staged
-         *     - ``staged``: all pages are staged, and the run publishes them next
+         *     - ``staging``: not all rows are staged
+         *     - ``staged``: all rows are staged, and the run publishes them next
          *     - ``held``: the batch that publishes waits for a user
          *     - ``released``: a user has released that batch, and the next run publishes it
          * @enum {string}

@@ -10,8 +10,8 @@ const STAGING: Refresh = {
   generation: 4,
   state: "staging",
   since: "2026-11-25T07:42:10Z",
-  pages: 80_000,
-  staged_pages: 31_200,
+  positions: 80_000,
+  staged_positions: 31_200,
   staged_batches: 312,
   open_batches: 6,
   held_batches: 0,
@@ -22,7 +22,7 @@ const STAGING: Refresh = {
 const HELD: Refresh = {
   ...STAGING,
   state: "held",
-  staged_pages: 80_000,
+  staged_positions: 80_000,
   open_batches: 0,
   hold: { batch: "table#7@4", reason: "the refresh has no rows", since: "2026-11-25T08:00:00Z" },
 };
@@ -40,19 +40,19 @@ function shown(refreshes: readonly Refresh[], more: Partial<PipelineDetail> = {}
 
 afterEach(cleanup);
 
-test("a refresh that is staged says how far it is, in pages and batches, of which generation and since when", () => {
+test("a refresh that is staged says how far it is, in positions and batches, of which generation and since when", () => {
   shown([STAGING]);
   const region = screen.getByRole("region", { name: "Refresh of table" });
-  expect(region.textContent).toContain("31,200 of 80,000 pages staged (39 %); 312 batches staged, 6 open");
+  expect(region.textContent).toContain("31,200 of 80,000 positions staged (39 %); 312 batches staged, 6 open");
   expect(region.textContent).toContain("generation 4");
   expect(region.querySelector("time")?.getAttribute("datetime")).toBe(STAGING.since);
   expect(screen.getByRole("progressbar").getAttribute("aria-valuenow")).toBe("39");
   expect(screen.queryByRole("button")).toBeNull();
 });
 
-test("a table without pages is staged as a whole", () => {
-  shown([{ ...STAGING, state: "staged", pages: 0, staged_pages: 0 }]);
-  expect(screen.getByRole("progressbar").getAttribute("aria-valuetext")).toBe("0 of 0 pages staged (100 %)");
+test("a table without rows is staged as a whole", () => {
+  shown([{ ...STAGING, state: "staged", positions: 0, staged_positions: 0 }]);
+  expect(screen.getByRole("progressbar").getAttribute("aria-valuetext")).toBe("0 of 0 positions staged (100 %)");
 });
 
 test("a held publication has its reason and both remedies, each for exactly that batch", () => {

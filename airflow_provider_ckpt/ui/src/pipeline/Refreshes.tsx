@@ -60,8 +60,8 @@ function RefreshBox({ refresh, detail, onWish }: RefreshesProps & { readonly ref
 }
 
 function Progress({ refresh }: { readonly refresh: Refresh }) {
-  const part = refresh.pages === 0 ? 1 : refresh.staged_pages / refresh.pages;
-  const text = `${count(refresh.staged_pages)} of ${many(refresh.pages, "page")} staged (${percent(part)})`;
+  const part = refresh.positions === 0 ? 1 : refresh.staged_positions / refresh.positions;
+  const text = `${count(refresh.staged_positions)} of ${many(refresh.positions, "position")} staged (${percent(part)})`;
   const batches = [
     `${many(refresh.staged_batches, "batch", "batches")} staged`,
     ...(refresh.open_batches > 0 ? [`${count(refresh.open_batches)} open`] : []),
@@ -70,7 +70,7 @@ function Progress({ refresh }: { readonly refresh: Refresh }) {
   return (
     <HStack gap={3} wrap="wrap">
       <Box
-        aria-label={`Pages staged of ${visible(refresh.partition)}`}
+        aria-label={`Positions staged of ${visible(refresh.partition)}`}
         aria-valuemax={100}
         aria-valuemin={0}
         aria-valuenow={Math.floor(100 * part)}
@@ -107,7 +107,7 @@ export function nextOf(refresh: Refresh, isRunning: boolean): string {
     return "Its publication was released: a run publishes it, unless staged rows were lost.";
   }
   if (!isRunning) {
-    return "No run works on it, and its snapshot ended with the run that took it: the next run begins a new refresh.";
+    return "No run works on it any more: the next run begins a new refresh.";
   }
   return refresh.state === "staged" ? "Everything is staged; the run publishes it next." : "";
 }
