@@ -9,7 +9,6 @@ from tests.formal.mutant import Mutant
 _LEDGER = "tests/integration/ledger/test_group_renewal.py"
 _THREAD = "tests/unit/replication/run/test_lease_renewal.py"
 _TURNS = "tests/unit/core/test_deficit_round_robin.py"
-_RULES = f"{_TURNS}::test_no_table_starves"
 _RUNS = "tests/integration/replication/test_group_of_tables.py"
 _SEVERAL = "tests/unit/engines/test_several_runs.py"
 _ORDER = "DeficitRoundRobin"
@@ -166,7 +165,7 @@ OF_SEVERAL_RUNS: Sequence[Mutant] = (
         f"{_ORDER}.sleep",
         "self._working.discard(table)",
         "",
-        test=_RULES,
+        test=f"{_TURNS}::test_a_table_that_sleeps_gets_no_turn_until_it_asks",
     ),
     Mutant(
         "turns: a table that sleeps gets a turn",

@@ -268,8 +268,11 @@ def test_a_table_that_sleeps_gets_no_turn_until_it_asks() -> None:
     turns.ask("a")
     turns.charge("b", 100)
     turns.grant()
-
     assert turns.is_working("a")
+    turns.sleep("a")
+    turns.grant()
+
+    assert turns.is_working("b")
 
 
 def test_no_more_tables_begin_than_may_and_those_that_have_begun_take_turns() -> None:
