@@ -1,7 +1,4 @@
-"""Model of the section ``consumer`` of a declaration: number of lanes, and distribution of batches over them.
-
-It refuses a distribution that gives up the order of batches where source or sink require it.
-"""
+"""Model of the section ``consumer``: lanes and their strategy; ``round_robin`` is refused where batches have an order."""
 
 from __future__ import annotations
 

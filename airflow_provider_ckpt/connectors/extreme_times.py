@@ -173,7 +173,9 @@ def to_iso(column: pa.Array, between: str = "T") -> pa.Array:
 
 
 def date_text(number: int) -> str:
-    """Return the text of a date: ``2024-02-29``, ``0044-03-15 BC`` or ``infinity``.
+    """Return the text of a date, such as ``2024-02-29`` or ``0044-03-15 BC``.
+
+    Two numbers stand for the dates of PostgreSQL that are ``infinity`` and ``-infinity``.
 
     :param number: days since 1970
     """
@@ -181,9 +183,11 @@ def date_text(number: int) -> str:
 
 
 def timestamp_text(number: int, *, zoned: bool) -> str:
-    """Return the text of a timestamp: ``2024-02-29T12:00:00+00:00`` in UTC, with ``BC`` or ``infinity`` as for dates.
+    """Return the text of a timestamp, such as ``2024-02-29T12:00:00+00:00`` or ``0044-03-15T00:00:00 BC``.
 
-    :param number: microseconds since 1970
+    Two numbers stand for the timestamps of PostgreSQL that are ``infinity`` and ``-infinity``.
+
+    :param number: microseconds since 1970; a timestamp too late for 64 bits is less by 2**64
     :param zoned: whether the timestamp is in UTC, not a local time without a zone
     """
     days, rest = divmod(number + 2**64 if number < _LEAST_UNWRAPPED else number, _MICROSECONDS_A_DAY)

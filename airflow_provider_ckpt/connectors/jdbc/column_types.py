@@ -114,8 +114,8 @@ def to_spark_column(column: DriverColumn, *, text_only: bool, zoned: bool) -> Co
     """Return the description of a column as Spark reads it.
 
     :param column: the driver's description
-    :param text_only: whether the column must be read as text, because its code is shared by several types of the
-        database
+    :param text_only: whether the column must be read as text, because its JDBC type code is shared by several types
+        of the database
     :param zoned: whether a column with the code of a timestamp without time zone has in fact a time zone
     """
     spark = "string" if text_only else _BY_CODE.get(column.code)

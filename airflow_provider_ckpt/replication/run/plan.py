@@ -1,4 +1,7 @@
-"""Plan a run's batches: gaps and new positions of source partitions, and the ranges that side partitions read again."""
+"""Decide what a run plans: gaps and new positions of source partitions, and ranges that side partitions read again.
+
+Planning stops at ``consumer.max_in_flight`` records.
+"""
 
 from __future__ import annotations
 

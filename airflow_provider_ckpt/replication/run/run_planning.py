@@ -1,4 +1,4 @@
-"""Plan the batches of a run and store them in the ledger; report at the run's end records that cannot be planned."""
+"""Store the plans of a run in the ledger, and report at the run's end the records that cannot be planned."""
 
 from __future__ import annotations
 

@@ -34,9 +34,11 @@ _WANTED, _JUDGED = "__wanted", "__judged"
 
 
 def apply(frame: DataFrame, pipeline: Pipeline, shape: RecordShape) -> DataFrame:
-    """Return the records with a verdict, and with the values of the output columns if they are to be delivered.
+    """Return each record with what becomes of it, and with the values of the output columns if it is to be delivered.
 
-    :param frame: data frame with the control columns, then the source's columns
+    The control columns, of which :data:`VERDICT` says what becomes of a record, are listed in ``spark/columns.py``.
+
+    :param frame: data frame with the control columns, then the source's columns; marker rows are passed on
     :param pipeline: the pipeline's declaration
     :param shape: names and types of the source's columns
     :return: control columns, :data:`VERDICT`, :data:`ORIGINAL`, then the output columns
