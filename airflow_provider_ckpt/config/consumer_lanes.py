@@ -1,15 +1,12 @@
-"""Model of the section ``consumer``: lanes and their strategy; ``round_robin`` is refused where batches have an order."""
+"""Model of the section ``consumer`` of a declaration: number of lanes, and distribution of batches over them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
 from airflow_provider_ckpt.config.fields import Section, WholeNumber
-
-if TYPE_CHECKING:
-    from airflow_provider_ckpt.config.pipeline import Pipeline
 
 
 class Consumer(Section):
@@ -47,20 +44,3 @@ class Consumer(Section):
         :param needs_order: whether source or sink require that order, which decides with ``auto``
         """
         return needs_order if self.strategy == "auto" else self.strategy != "round_robin"
-
-
-def refuse_round_robin_if_ordered(pipeline: Pipeline) -> None:
-    """Refuse ``round_robin``, which spreads a partition over lanes, where the order of its batches matters.
-
-    The order matters for sinks that upsert, and for connectors whose records have an order (semantics, section 6).
-
-    :param pipeline: the declaration
-    :raises ValueError: if ``consumer.strategy`` is ``round_robin`` for such a pipeline
-    """
-    if pipeline.consumer.strategy != "round_robin":
-        return
-    if pipeline.sink.upserts:
-        raise ValueError("consumer.strategy: round_robin promises no order, so it is refused for an upsert sink")
-    ordered = next((part.type for part in (pipeline.source, pipeline.sink) if part.needs_order), None)
-    if ordered:
-        raise ValueError(f"consumer.strategy: round_robin promises no order, so it is refused for {ordered}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.config.consumer_lanes import refuse_round_robin_if_ordered
 from airflow_provider_ckpt.config.installed_connectors import find_connector
 from airflow_provider_ckpt.config.schema import refuse_without_effect
 from airflow_provider_ckpt.core.error_policy import refuse_dropping_overrides
@@ -31,6 +30,23 @@ def refuse_contradictions(pipeline: Pipeline) -> None:
     _check_dead_letter_store(pipeline)
     refuse_without_effect(pipeline)
     refuse_dropping_overrides(pipeline.error_policy)
+
+
+def refuse_round_robin_if_ordered(pipeline: Pipeline) -> None:
+    """Refuse ``round_robin``, which spreads a partition over lanes, where the order of its batches matters.
+
+    The order matters for sinks that upsert, and for connectors whose records have an order (semantics, section 6).
+
+    :param pipeline: the declaration
+    :raises ValueError: if ``consumer.strategy`` is ``round_robin`` for such a pipeline
+    """
+    if pipeline.consumer.strategy != "round_robin":
+        return
+    if pipeline.sink.upserts:
+        raise ValueError("consumer.strategy: round_robin promises no order, so it is refused for an upsert sink")
+    ordered = next((part.type for part in (pipeline.source, pipeline.sink) if part.needs_order), None)
+    if ordered:
+        raise ValueError(f"consumer.strategy: round_robin promises no order, so it is refused for {ordered}")
 
 
 def _check_refresh(pipeline: Pipeline) -> None:

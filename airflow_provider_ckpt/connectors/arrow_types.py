@@ -1,6 +1,6 @@
 """Convert data types between Spark SQL and Arrow.
 
-Both directions agree with Spark's own mapping where Spark has one. A type without an equivalent raises an error.
+Supported types are mapped as Spark maps them; every other type raises an error.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _simple(name: str, numbers: list[int], type_text: str) -> pa.DataType:
         "timestamp_ntz": pa.timestamp("us"),
     }
     if name not in simple:
-        raise ValueError(f"{type_text} is not a Spark SQL type that Arrow can represent")
+        raise ValueError(f"{type_text} is not a supported Spark SQL type")
     return simple[name]
 
 

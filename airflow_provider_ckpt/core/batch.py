@@ -1,6 +1,7 @@
 """Batches as immutable values: the state of a batch, and the counters and outcomes of its attempts.
 
-The transitions between the states are in ``partition.py`` (semantics, section 1).
+The transitions between the states (semantics, section 1) are in ``partition.py``, ``attempts.py``,
+``acknowledgements.py``, ``held_batches.py`` and ``executor_killer.py``.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class CatalogAddress:
         """Return the address of the catalog that an Airflow connection describes.
 
         :param connection: the Airflow connection
-        :raises ConfigError: if the extra of the connection has neither ``uri`` nor ``type``, or a property with which the
+        :raises ConfigError: if the connection's extra has neither ``uri`` nor ``type``, or a property with which the
             library could load code
         """
         extra = {str(key): _plain_value(value) for key, value in connection.extra.items() if value is not None}

@@ -56,7 +56,9 @@ _CHUNK = 200
 
 
 class PostgresDatabase:
-    """A database of many tables; see :class:`~airflow_provider_ckpt.connectors.database_protocol.SourceDatabase`.
+    """A PostgreSQL database as the source of many tables: its catalog, and which tables have new rows.
+
+    See :class:`~airflow_provider_ckpt.connectors.database_protocol.SourceDatabase`.
 
     :param connection: the Airflow connection of the database
     """

@@ -132,9 +132,10 @@ class Queries(Session):
         :param pipeline: name of the pipeline
         :param settle_lag: minimum age: ranges that were planned or got a receipt more recently are left out
         :param now: time from which ages are calculated; None for the current time
-        :param window: the recovery window, with which the current low watermark is computed; None to use the stored one
-        :param compare: function that compares ranges of a partition with the source, called after the snapshot was
-            closed; None to find only ranges without a receipt, without reading the source
+        :param window: the recovery window, with which the current low watermark is computed; None to use the stored
+            low watermark
+        :param compare: function that compares ranges of a partition with the source, called after the transaction that
+            reads the ledger; None to find only ranges without a receipt, without reading the source
         :raises ConfigError: if the ledger does not know the pipeline, or no run has declared its first start
         """
         moment = now or datetime.now(UTC)
@@ -165,7 +166,8 @@ class Queries(Session):
             missing ranges are not determined then. None to begin with the ranges that are missing now
         :param settle_lag: minimum age: ranges that were planned or got a receipt more recently are left out
         :param now: time from which ages are calculated; None for the current time
-        :param window: the recovery window, with which the current low watermark is computed; None to use the stored one
+        :param window: the recovery window, with which the current low watermark is computed; None to use the stored
+            low watermark
         :param compare: function that compares ranges of a partition with the source; None to find only ranges without a
             receipt, without reading the source
         :raises ConfigError: if the ledger does not know the pipeline

@@ -1,8 +1,8 @@
 """Read the state in which a run left the sink: fence, target, location, and receipts that must still be there.
 
 ``core/changed_sink.py`` compares that state with the sink, to detect a sink that has lost commits. Each partition
-stores the seqs of the batches with a receipt of its newest epoch, so a run asks the sink for no more receipts than the
-run before it delivered.
+stores the seqs of the batches with a receipt of its newest epoch, so a run asks the sink for
+these receipts, for the newest one of each other partition, and for those beyond the checkpoints.
 """
 
 from __future__ import annotations

@@ -142,7 +142,8 @@ def accounts(
     :param pipeline: name of the pipeline
     :param now: time from which ages are calculated
     :param settle_lag: minimum age of positions that are compared with the source
-    :param window: the recovery window, with which the current low watermark is computed; None to use the stored one
+    :param window: the recovery window, with which the current low watermark is computed; None to use the stored low
+        watermark
     :raises ConfigError: if the ledger does not know the pipeline
     """
     require_pipeline(connection, pipeline)

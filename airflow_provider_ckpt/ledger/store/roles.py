@@ -39,7 +39,7 @@ class LedgerRoles:
     reader: str
 
     def __post_init__(self) -> None:
-        if self.schema == "public" or self.schema.startswith("pg_"):
+        if self.schema in ("public", "information_schema") or self.schema.startswith("pg_"):
             raise ConfigError(
                 f"the ledger's roles need a schema of their own, and {self.schema!r} is shared.",
                 hint="Name another schema; it is created if it does not exist.",

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 def lanes_of_task(wave: Wave, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, list[BatchTask]]]:
-    """Yield the index in the wave, and the batches, of each lane that this Spark task runs.
+    """Yield the index in the wave, and the batches, of the lane that this Spark task is.
 
     :param wave: the batches, by lane
-    :param batches: indexes of the task's lanes, as rows of ``spark.range``
+    :param batches: index of the lane, as the only row of ``spark.range`` in this task
     """
     for batch in batches:
         for lane in batch.column(0).to_pylist():
@@ -37,13 +37,13 @@ def lanes_of_task(wave: Wave, batches: Iterator[pa.RecordBatch]) -> Iterator[tup
 def read_lane(
     job: Job, wave: Wave, schema: pa.Schema, flat_decoder: FlatJsonDecoder | None, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of this Spark task's lanes, with a marker row after each batch (for ``mapInArrow``).
+    """Yield the records of the lane that this Spark task is, with a marker row after each batch (for ``mapInArrow``).
 
     :param job: description of the run
     :param wave: the batches, by lane
     :param schema: Arrow schema of the rows to yield: the control columns, then the source's columns
-    :param flat_decoder: decoder of flat (unnested) JSON records; None if readers decode nothing
-    :param batches: indexes of the lanes that this Spark task runs, as rows of ``spark.range``
+    :param flat_decoder: decoder of flat JSON records; None if readers decode nothing
+    :param batches: index of the lane, as the only row of ``spark.range`` in this task
     """
     for lane, _ in lanes_of_task(wave, batches):
         yield from read_batches(job, wave, lane, schema, flat_decoder, job.reader)
@@ -67,7 +67,7 @@ def read_batches(
     :param wave: the batches, by lane
     :param lane: index of the lane in the wave
     :param schema: Arrow schema of the rows to yield: the control columns, then the source's columns
-    :param flat_decoder: decoder of flat (unnested) JSON records; None if readers decode nothing
+    :param flat_decoder: decoder of flat JSON records; None if readers decode nothing
     :param open_reader: function that opens the lane's reader
     :param read: instructions for which records are read; a batch with another instruction yields its marker row only
     """
@@ -105,7 +105,7 @@ def read_batches(
 def control_schema(flat_decoder: FlatJsonDecoder | None) -> list[pa.Field]:
     """Return the Arrow fields of the control columns, in order.
 
-    :param flat_decoder: decoder of flat (unnested) JSON records, which adds :data:`~.columns.FLAT_JSON`; None if
+    :param flat_decoder: decoder of flat JSON records, which adds :data:`~.columns.FLAT_JSON`; None if
         readers decode nothing
     """
     import pyarrow as pa
@@ -123,7 +123,7 @@ def _with_control_columns(
     :param lane: index of the lane in the wave
     :param index: index of the batch in the lane
     :param records: records as the reader yields them: the position, then the source's columns
-    :param flat_decoder: decoder of flat (unnested) JSON records; None if readers decode nothing
+    :param flat_decoder: decoder of flat JSON records; None if readers decode nothing
     """
     import pyarrow as pa
 

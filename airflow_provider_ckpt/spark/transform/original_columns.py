@@ -26,8 +26,8 @@ class _TextForm(NamedTuple):
 
     :param sql: SQL expression, with ``{}`` for the column, of the value that Spark writes as JSON
     :param value: function that converts a value of the JSON text back; not called for null
-    :param stored: Arrow type of the converted value if it differs from the column's type, as whose values it is then
-        reinterpreted; None if it does not differ
+    :param stored: Arrow type in which the converted values are collected before the array is viewed as the column's
+        type, such as int64 for a timestamp; None to collect them in the column's type
     """
 
     sql: str

@@ -47,9 +47,9 @@ memory for its states and is 30 times as slow.
 
 @dataclass(frozen=True, slots=True)
 class FlatJsonDecoder:
-    """Decoder of flat JSON records, which are objects of strings, numbers, booleans and nulls, for one schema.
+    """Decoder of flat JSON records, as this module defines them, for one schema.
 
-    :param expression: regular expression that matches flat records (RE2, applied to bytes)
+    :param expression: regular expression that matches exactly these records (RE2, applied to bytes)
     :param fields: name and Spark SQL type of each field of the schema
     """
 
