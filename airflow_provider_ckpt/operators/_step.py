@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
+from airflow_provider_ckpt.core.errors import StaleEpochError
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
 from airflow_provider_ckpt.operators._declaration import Declaration
 from airflow_provider_ckpt.operators.base import CkptOperator, push_return_value
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
 class CkptStepOperator(CkptOperator):
     """Base of the task group's tasks after ``plan``.
 
-    Each task returns the state of the run by XCom, as ``{"epoch": int, "planned": int, "summary": {...}}``: epoch of
-    the lease, number of planned batches, and summary so far. It contains numbers and names, and no secret.
+    Each task returns the state of the run by XCom, as ``{"epoch": int, "try_number": int, "planned": int, "summary":
+    {...}}``: epoch of the lease, try number of the task that acquired the lease, number of planned batches, and summary
+    so far. It contains numbers and names, and no secret.
 
     :param pipeline: declaration of the pipeline (templated), see :class:`CkptOperator`
     :param after: ids of the tasks before this one that return the state of the run, the latest first; tasks that were
@@ -70,8 +72,9 @@ class CkptStepOperator(CkptOperator):
     def continue_run(self, context: Context, state: dict[str, Any]) -> Iterator[tuple[PipelineContext, Run]]:
         """Continue the run under the lease that ``plan`` acquired; yield the pipeline's setup and the run.
 
-        A task that Airflow retries or a user clears acquires a new lease: the try before it may still run until Airflow
-        has killed it, and then releases the lease that it had.
+        A task that is tried more often than the task that acquired the lease acquires a new one: its earlier try may
+        still run until Airflow has killed it, and then releases the old lease. So does a task that is not in its first
+        try if the lease was released or taken over.
 
         :param context: the task's context
         :param state: state of the run, from :meth:`previous_state`
@@ -81,8 +84,16 @@ class CkptStepOperator(CkptOperator):
         from airflow_provider_ckpt.replication.run.attach_or_reacquire import attach_or_reacquire
 
         with self.setup_run(context) as setup:
-            is_first_try = context["ti"].try_number == 1
-            continued = attach_or_reacquire(setup, state["epoch"]) if is_first_try else acquire(setup)
+            try_number = context["ti"].try_number
+            try:
+                if try_number > state["try_number"]:
+                    continued = acquire(setup)
+                else:
+                    continued = attach_or_reacquire(setup, state["epoch"])
+            except StaleEpochError:
+                if try_number == 1:
+                    raise
+                continued = acquire(setup)
             with continued as run:
                 yield setup, run
 
@@ -97,9 +108,10 @@ class CkptStepOperator(CkptOperator):
         from airflow_provider_ckpt.replication.run.summary import RunSummary
 
         summary = RunSummary.from_json(state["summary"]).merge(run.finish(release=release))
-        return push_return_value(
-            context, {"epoch": run.epoch, "planned": state["planned"], "summary": summary.to_json()}
-        )
+        lease = {"epoch": run.epoch, "try_number": state["try_number"]}
+        if run.epoch != state["epoch"]:
+            lease["try_number"] = context["ti"].try_number
+        return push_return_value(context, {**lease, "planned": state["planned"], "summary": summary.to_json()})
 
 
 def newest_state(states: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ class CkptPlanOperator(CkptOperator):
         """Acquire the lease, reconcile and plan batches; return the state of the run.
 
         :param context: the task's context
-        :return: ``{"epoch": int, "planned": int, "summary": {...}}``
+        :return: ``{"epoch": int, "try_number": int, "planned": int, "summary": {...}}``
         """
         from airflow_provider_ckpt.replication.run.acquire import acquire
 
@@ -36,4 +36,5 @@ class CkptPlanOperator(CkptOperator):
                 run.planning.raise_refused()
             summary = run.finish(release=False)
             self.log.info("epoch %d: %d batches to deliver", run.epoch, planned)
-            return {"epoch": run.epoch, "planned": planned, "summary": summary.to_json()}
+            try_number = context["ti"].try_number
+            return {"epoch": run.epoch, "try_number": try_number, "planned": planned, "summary": summary.to_json()}

@@ -126,8 +126,9 @@ def taken_over(setup: object, epoch: int) -> HeldRun:
     raise StaleEpochError("epoch 2 holds the lease.")
 
 
-def handed(epoch: int = 1, planned: int = 3, **summary: Any) -> dict[str, Any]:
-    return {"epoch": epoch, "planned": planned, "summary": RunSummary("orders", epoch, **summary).to_json()}
+def handed(epoch: int = 1, planned: int = 3, tries: int = 1, **summary: Any) -> dict[str, Any]:
+    so_far = RunSummary("orders", epoch, **summary).to_json()
+    return {"epoch": epoch, "try_number": tries, "planned": planned, "summary": so_far}
 
 
 @pytest.mark.parametrize(
@@ -241,7 +242,23 @@ def test_a_task_that_runs_once_more_acquires_anew_and_passes_that_epoch_on(monke
     task.context["ti"].try_number = 2
     monkeypatch.setattr(acquiring, "acquire", lambda setup: HeldRun(RunSummary("orders", 3)))
 
-    assert task.task.execute(task.context)["epoch"] == 3, "the try before it could release the lease of epoch 1"
+    state = task.task.execute(task.context)
+
+    assert state["epoch"] == 3, "the try before it could release the lease of epoch 1"
+    assert state["try_number"] == 2
+
+
+@pytest.mark.parametrize("lease_is_lost", [False, True])
+def test_a_task_of_a_cleared_run_continues_the_lease_of_that_run_unless_it_is_lost(
+    monkeypatch: pytest.MonkeyPatch, lease_is_lost: bool
+) -> None:
+    task = Task(monkeypatch, "settle", HeldRun(RunSummary("orders", 2)), submit=handed(epoch=2, tries=2))
+    task.context["ti"].try_number = 2
+    monkeypatch.setattr(acquiring, "acquire", lambda setup: HeldRun(RunSummary("orders", 3)))
+    if lease_is_lost:
+        monkeypatch.setattr(attaching, "attach_or_reacquire", taken_over)
+
+    assert task.task.execute(task.context)["epoch"] == (3 if lease_is_lost else 2)
 
 
 def test_dead_letters_of_an_earlier_task_are_not_forgotten_by_a_later_one(monkeypatch: pytest.MonkeyPatch) -> None:
