@@ -139,7 +139,7 @@ def _simple(name: str, numbers: list[int], type_text: str) -> pa.DataType:
         "timestamp_ntz": pa.timestamp("us"),
     }
     if name not in simple:
-        raise ValueError(f"{type_text} is not a supported Spark SQL type")
+        raise ValueError(f"{type_text} is not a Spark SQL type, or one that is not supported")
     return simple[name]
 
 
