@@ -159,6 +159,8 @@ class Peers:
             "PATH": os.environ["PATH"],
             "HOME": str(self.home),
             "RUNTIME__DLTHUB_TELEMETRY": "false",
+            # One table after the other: in turn, all tables would have a connection at once.
+            "EXTRACT__NEXT_ITEM_MODE": "fifo",
             "SOURCE": source,
             "TARGET": target,
             "DATASET": dataset,
