@@ -72,7 +72,8 @@ _IGNORED = """
 """Settings that are accepted but not passed to the client; the connector sets them itself or does not use them.
 
 Other programs that share the connection may need them, such as consumers of Airflow's Kafka provider, which join a
-group and commit offsets. Each consumer of this connector sets ``isolation.level`` and ``check.crcs`` itself."""
+group and commit offsets. ``isolation.level`` and ``check.crcs`` are among them, since each consumer of this connector
+sets them itself."""
 
 _BROKERS_ALIAS = "metadata.broker.list"
 """librdkafka's alias of ``bootstrap.servers``."""

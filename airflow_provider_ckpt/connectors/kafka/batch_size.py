@@ -12,14 +12,14 @@ MAX_RECORDS = 50_000
 """Maximum number of messages in a batch, if the pipeline does not set a batch size."""
 
 ONE_BATCH_RECORDS = 100
-"""Number of messages that are always planned as one batch, without sampling their size."""
+"""Maximum number of messages in a range that is planned as one batch without sampling their size."""
 
 _SAMPLE_MESSAGES = 200
 _WAIT_SECONDS = 1.0
 
 
 def choose_batch_records(connection: Connection, pipeline: str, topic: str, number: int, start: int) -> int:
-    """Return the number of messages of mean size that make a batch of :data:`TARGET_BYTES`.
+    """Return the number of messages that make a batch of about :data:`TARGET_BYTES`, by the mean size of a sample.
 
     :param connection: connection to the topic's cluster
     :param pipeline: the pipeline's name, for the client id
@@ -33,7 +33,9 @@ def choose_batch_records(connection: Connection, pipeline: str, topic: str, numb
 
 
 def _mean_message_bytes(connection: Connection, pipeline: str, topic: str, number: int, start: int) -> float:
-    """Return the mean size in bytes of up to 201 messages from an offset on; 0 if no message arrives in time.
+    """Return the mean size in bytes, key and value, of up to 201 messages from an offset on.
+
+    The result is 0 if no message arrives in time, or if all keys and values are empty.
 
     For the parameters see :func:`choose_batch_records`.
     """

@@ -52,7 +52,7 @@ _UNREACHABLE = """
     PREFERRED_LEADER_NOT_AVAILABLE REBOOTSTRAP_REQUIRED REPLICA_NOT_AVAILABLE REQUEST_TIMED_OUT
     THROTTLING_QUOTA_EXCEEDED UNKNOWN_LEADER_EPOCH
 """
-"""Errors of a cluster that is temporarily unavailable; each is retriable and an outage.
+"""Errors of a cluster that is temporarily unavailable; each is retriable and sets ``ErrorInfo.is_outage``.
 
 ``_INCONSISTENT`` is the error of a commit after messages timed out. It never means that the broker refused a message
 for its content: messages that may be refused have a delivery callback, so a refusal is known before the commit."""
@@ -60,7 +60,7 @@ _LEADER_ELECTION = """
     _NOENT FENCED_LEADER_EPOCH LEADER_NOT_AVAILABLE NOT_LEADER_FOR_PARTITION OFFSET_NOT_AVAILABLE UNKNOWN_LEADER_EPOCH
 """
 """Errors of a partition that has no leader at the moment. A request for offsets ends with ``_NOENT`` if no partition of
-the topic has one, as shortly after a broker did not answer for so long that the cluster gave it up."""
+the topic has a leader, as shortly after the cluster has excluded a broker that did not answer."""
 _NOT_RETRIABLE = """
     _AUTHENTICATION _SSL _UNKNOWN_TOPIC _UNKNOWN_PARTITION _UNSUPPORTED_FEATURE CLUSTER_AUTHORIZATION_FAILED
     DELEGATION_TOKEN_AUTHORIZATION_FAILED DELEGATION_TOKEN_EXPIRED GROUP_AUTHORIZATION_FAILED ILLEGAL_SASL_STATE
@@ -254,9 +254,9 @@ class ClientErrors:
         self._errors.append(error)
 
     def most_specific(self) -> KafkaError | None:
-        """Return the most specific of the collected errors; None if there is none.
+        """Return the most specific of the collected errors: the first that is not retriable, else the first other one.
 
-        It is the first error that is not retriable, else the first that is not a timeout or the failure of all brokers.
+        Timeouts and the failure of all brokers are not specific; None if there is no other error.
         """
         from confluent_kafka import KafkaError
 

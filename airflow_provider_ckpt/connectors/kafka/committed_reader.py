@@ -27,7 +27,9 @@ _MAX_MESSAGES = 1000
 def read_committed(
     connection: Connection, topic: str, ends: Mapping[int, int], seconds: float, *, operation: str
 ) -> Iterator[list[Message]]:
-    """Yield lists of up to 1000 messages: all that are committed or were written outside any transaction.
+    """Read a topic from its beginning, and yield its messages in lists of up to 1000.
+
+    Messages of open and aborted transactions are not among them.
 
     :param connection: connection to the topic's cluster
     :param topic: the topic's name

@@ -47,6 +47,8 @@ class DeadLetterReader:
     ) -> Mapping[AttemptKey, list[StoredDeadLetter]]:
         """Return the dead letters of the given attempts, in order of their positions.
 
+        An attempt without dead letters in the topic is left out. A forged or malformed one is ignored with a warning.
+
         :param wanted: the attempts, each with the secret that signs its dead letters; None if they are not signed
         :param ends: end offset of each partition of the topic
         :param seconds: maximum time in seconds without a new message; an open transaction can cause such a wait

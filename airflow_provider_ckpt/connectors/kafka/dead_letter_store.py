@@ -90,7 +90,7 @@ class KafkaDeadLetterStore:
         self._topics().ensure_dead_letter_topic(self._queue.topic, None, self._queue.compression)
 
     def outputs(self) -> Sequence[Output]:
-        """Return a list of the dead letter topic, empty if the topic does not exist; see :class:`NamesOutputs`."""
+        """Return the dead letter topic as the only output, none if it does not exist; see :class:`NamesOutputs`."""
         found = self._topics().find(self._queue.topic)
         return [WrittenTarget("dead_letter_queue.topic", found.name, "kafka", found.id)] if found else []
 
@@ -194,8 +194,8 @@ class KafkaDeadLetterStore:
 def _with_brokers(connection: Connection | None, brokers: str | None) -> Connection | None:
     """Return the connection, with ``dead_letter_queue.brokers`` as its bootstrap servers if the pipeline names any.
 
-    :param connection: the Airflow connection; with brokers and without a connection, a new one is returned
-    :param brokers: value of ``dead_letter_queue.brokers``
+    :param connection: the Airflow connection; if it is None and there are brokers, a new connection is returned
+    :param brokers: value of ``dead_letter_queue.brokers``; None or empty to return ``connection`` unchanged
     """
     if not brokers:
         return connection

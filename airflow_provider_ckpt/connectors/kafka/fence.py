@@ -87,7 +87,7 @@ class KafkaFence:
         write_records(self._connection, self._topic, [(key, None) for key in state.obsolete_keys(epoch)])
 
     def write_epoch(self, epoch: int, ends: TargetLogEnds | None) -> None:
-        """Write the Kafka record that stores an epoch with the target topic's offsets; a newer epoch's record remains.
+        """Write the Kafka record that stores an epoch with the target topic's offsets; records of other epochs remain.
 
         :param epoch: the epoch
         :param ends: first and last offsets of the target topic; None if there is no target

@@ -76,7 +76,7 @@ class LogSnapshot:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> LogSnapshot | None:
-        """Return the snapshot in a partition's state, as :meth:`to_json` wrote it; None if the state has none."""
+        """Return the snapshot in the values that the ledger stores for a partition; None if they contain none."""
         if "end" not in data:
             return None
         return cls(data["end"], data["leader_epoch"], RecordFingerprint(*data["record"]) if data["record"] else None)
@@ -99,7 +99,9 @@ class LogContinuity:
         self._checked: dict[int, int | None] = {}
 
     def check_snapshots(self, snapshots: Mapping[int, LogSnapshot], offsets: Mapping[int, LogOffsets]) -> None:
-        """Compare the log of each partition with its snapshot: once, and again after each election of a leader.
+        """Compare the log of each partition with its snapshot.
+
+        Later calls compare a log again only after the election of a leader, or if the broker reports no leader epoch.
 
         :param snapshots: snapshot of each partition, by partition number
         :param offsets: current offsets of each partition
@@ -122,7 +124,7 @@ class LogContinuity:
     ) -> dict[int, LogSnapshot]:
         """Return the snapshots of the partitions after planning, by partition number.
 
-        :param ends: offset after the last planned one, of each partition
+        :param ends: offset after the last planned one, of each partition for which a snapshot is returned
         :param offsets: offsets of each partition, as read before planning
         :param known: previous snapshots; a snapshot remains as it is if the end of the planned offsets has not changed
         """

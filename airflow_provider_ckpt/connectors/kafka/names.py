@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 def dataset(section: ConnectorSection, connection: Connection | None) -> tuple[str, str]:
     """Return the namespace and name of a topic's dataset by OpenLineage's rules.
 
-    :param section: section ``source`` or ``sink``
-    :param connection: the Airflow connection of the cluster
+    :param section: section ``source`` or ``sink`` of the pipeline, which names the topic
+    :param connection: the Airflow connection of the cluster; must not be None
     """
     assert connection is not None
     return f"kafka://{bootstrap_servers(connection).partition(',')[0].strip()}", section.place

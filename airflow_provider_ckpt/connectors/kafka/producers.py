@@ -61,7 +61,7 @@ class TransactionalProducer:
 
     :param connection: the Airflow connection of the Kafka cluster
     :param identity: the transactional id
-    :param topic: a topic that will be written
+    :param topic: a topic that will be written; its metadata are requested first, to connect to the cluster
     :param batch_bytes: maximum size in bytes of a producer batch of several records
     :ivar producer: confluent-kafka's producer, with which the caller begins transactions and sends messages
     :raises KafkaProducerError: if the transactional id cannot be initialised
@@ -93,7 +93,7 @@ class TransactionalProducer:
             ) from None
 
     def flush(self, refused: Sized) -> None:
-        """Wait until all records are acknowledged or the first is refused, at most for the transaction timeout.
+        """Wait until all records are acknowledged, one is refused, or the transaction timeout has passed.
 
         :param refused: collection to which the delivery callbacks add refused records
         """

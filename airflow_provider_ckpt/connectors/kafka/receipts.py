@@ -172,12 +172,12 @@ class ReceiptsTopicState:
 
     :param ledger: id of the ledger whose records to keep
     :param partition: source partition whose receipts to keep; None for all
-    :param epochs: epochs of each ledger
+    :param epochs: epochs of each ledger, by its id
     :param ids: transactional ids that may be in use
     :param receipts: value of the record of each receipt, by the batch's key
-    :param replays: value of each replay, by side partition
-    :param lists: value of each list of source files, by its first ordinal and epoch
-    :param fences: value of each record of an epoch of the ledger, by epoch
+    :param replays: value of the record of each replay, by side partition
+    :param lists: value of the record of each list of source files, by the ordinal of its first file and its epoch
+    :param fences: value of the record of each epoch of the ledger, by epoch
     """
 
     ledger: str
@@ -211,14 +211,14 @@ class ReceiptsTopicState:
         return frozenset(ledger for ledger, epochs in self.epochs.items() if epochs)
 
     def apply(self, key: bytes | None, value: bytes | None) -> None:
-        """Apply the next record of the topic; a record without a value deletes the earlier record with its key.
+        """Apply the next record of the topic.
 
-        Records of other ledgers are ignored, except epochs. If a batch has several receipts, the first one counts.
+        A record without a value deletes the epoch, transactional id or receipt with its key. Records of other ledgers
+        are ignored, except epochs. If a batch has several receipts, the first one counts.
 
         :param key: key of the record, as the functions of this module make it
-        :param value: value of the record; None to delete
-        :raises ValueError: if the key is not JSON
-        :raises TypeError: if the key is JSON, but not a key of this module; possibly ``IndexError`` instead
+        :param value: value of the record, which is not parsed; None to delete
+        :raises ValueError: if the key is not one of this module; for some such keys ``TypeError`` or ``IndexError``
         """
         kind, ledger, *rest = json.loads(key or b"")
         if kind == RecordKind.EPOCH:
@@ -244,7 +244,9 @@ class ReceiptsTopicState:
         return None if value is None else Receipt.from_json(json.loads(value))
 
     def secret(self, source: AttemptKey) -> bytes | None:
-        """Return the secret that signs an attempt's dead letters; None if the batch's receipt does not contain it.
+        """Return the secret that signs an attempt's dead letters, from its batch's receipt.
+
+        Return None if there is no receipt, another attempt wrote it, or it contains no secret.
 
         :param source: the batch and attempt
         """
@@ -264,7 +266,7 @@ class ReceiptsTopicState:
     def file_lists(self, first: int) -> list[FileList]:
         """Return the lists of source files whose first file has the given ordinal or a greater one.
 
-        :param first: the ordinal
+        :param first: the ordinal, counted from 0 over all discovered files
         """
         return [FileList.from_json(json.loads(value)) for (at, _), value in self.lists.items() if at >= first]
 

@@ -69,7 +69,8 @@ class ReceiptsReader:
         """Read all records up to the current end of the topic, or up to the oldest open transaction.
 
         :param seconds: maximum time in seconds
-        :raises KafkaProducerError: if the broker cannot be reached
+        :raises KafkaProducerError: if the broker cannot be reached, or does not answer in that time
+        :raises SinkError: if another program wrote a record to the topic, which cannot be applied
         """
         self._read(None, seconds)
 
@@ -79,6 +80,7 @@ class ReceiptsReader:
         :param end: offset after the last record to read, such as the end of the topic including open transactions
         :param seconds: maximum time in seconds, including the wait for open transactions
         :raises KafkaProducerError: if a transaction is still open after that time, or the broker cannot be reached
+        :raises SinkError: if another program wrote a record to the topic, which cannot be applied
         """
         if self._offset < end:
             self._read(end, seconds)
@@ -130,7 +132,7 @@ class ReceiptsReader:
     def _timeout_error(self, end: int | None, *, answered: bool) -> Exception:
         """Return the error for a timeout: a transaction is still open, or the broker did not answer.
 
-        :param end: offset up to which the topic should have been read
+        :param end: offset up to which the topic should have been read; None for the end of the readable records
         :param answered: whether the broker has reported the end of the readable records
         """
         from confluent_kafka import KafkaError

@@ -1,4 +1,4 @@
-"""Read single records of a topic's partitions, so that its log can be compared with earlier records of its state."""
+"""Read single records of a topic's partitions, so that the log can be compared with an earlier snapshot of it."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class TargetLogEnds:
     """First and last offsets of all partitions of a target topic, at the time when a run recorded them.
 
     :param topic: the target's topic id
-    :param held: offsets of each partition, by partition number
+    :param held: first and last offset of each partition, by partition number
     """
 
     topic: str
@@ -66,7 +66,7 @@ class TargetLogReader:
 
     :param connection: connection to the target's cluster
     :param pipeline: the pipeline's name, for the client id
-    :param may_be_emptied: ``sink.may_be_emptied``: whether records are deleted on purpose, so that deletion is no loss
+    :param may_be_emptied: value of ``sink.may_be_emptied``: whether deleted records are no loss
     """
 
     def __init__(self, connection: Connection, pipeline: str, *, may_be_emptied: bool = False) -> None:
@@ -92,7 +92,9 @@ class TargetLogReader:
         )
 
     def describe_loss(self, target: SinkTopic, noted: TargetLogEnds) -> str | None:
-        """Return a sentence about the records that the topic lost since its offsets were recorded; None if none.
+        """Return the part of an error message that tells which records the topic lost since offsets were recorded.
+
+        Return None if no loss is detected, or the topic was recreated, which its topic id reveals.
 
         :param target: the target topic
         :param noted: offsets of its partitions, as recorded under the newest epoch

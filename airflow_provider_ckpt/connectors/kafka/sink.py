@@ -108,7 +108,7 @@ class KafkaSink:
     def claims(self) -> Claims:
         """Return the fence's epoch, the ledgers in the receipts topic, the target's topic id and signs of lost records.
 
-        The epoch is the newest of all ledgers. See :meth:`Sink.claims`.
+        The epoch is the highest of all ledgers. See :meth:`Sink.claims`.
         """
         target = self._topics_client().find(self._name)
         identity = None if target is None else target.id

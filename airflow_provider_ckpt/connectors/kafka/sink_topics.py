@@ -72,7 +72,9 @@ class SinkTopic:
 
     @property
     def weaknesses(self) -> list[str]:
-        """A clause for each setting that lets the topic lose acknowledged records although some brokers survive."""
+        """Description of each setting that lets the topic lose acknowledged records although some brokers survive.
+
+        Each is a part of a warning, such as ``min.insync.replicas is 1 with 3 replicas, so that …``."""
         found = []
         if self.settings.get("unclean.leader.election.enable") == "true":
             found.append("unclean.leader.election.enable is true, so that an out-of-sync replica may become leader")

@@ -77,9 +77,9 @@ class KafkaSource:
             )
 
     def reads(self, output: Output) -> bool:
-        """Return whether a place that the sink writes to is the source's topic, by topic id; see :class:`ReadsOutputs`.
+        """Return whether the source's topic, by its topic id, is an output of the sink; see :class:`ReadsOutputs`.
 
-        :param output: the place
+        :param output: a table, topic or directory to which the sink writes
         """
         if not isinstance(output, WrittenTarget) or output.system != "kafka":
             return False
@@ -209,7 +209,7 @@ class KafkaSource:
         """Return the log snapshots that the last planning stored in the ledger, by partition number.
 
         :param offsets: current offsets of the partitions
-        :param states: states that the last planning stored, by partition id
+        :param states: values that the last planning stored in the ledger, by partition id
         """
         found = {number: LogSnapshot.from_json(states.get(f"{self._name}-{number}", {})) for number in offsets}
         return {number: snapshot for number, snapshot in found.items() if snapshot is not None}
@@ -221,7 +221,9 @@ class KafkaSource:
         snapshots: Mapping[int, LogSnapshot],
         batches: Sequence[PlannedBatch],
     ) -> dict[str, dict[str, Any]]:
-        """Return the state of each partition that the ledger is to store: the end of its log and a snapshot of the log.
+        """Return the values that the ledger is to store for each partition: end of its log, and snapshot of the log.
+
+        They are returned for the partitions whose bound was requested, by partition id.
 
         :param request: the request that the plan answers
         :param offsets: current offsets of the partitions
