@@ -73,13 +73,13 @@ class IsolatingRowWriter(RowWriter):
     def _block(self, stage: str) -> str:
         """Return a DO statement that inserts the rows of a temporary table in blocks, each in a subtransaction.
 
-        A block that fails is inserted again in parts, and a part that fails row by row. Bad rows are left out and
-        recorded.
+        A block that fails is inserted again in parts, and a part that fails row by row. Bad rows are left out; their
+        errors are written to the temporary table :data:`_BAD_ROWS`.
 
         If a function of the target, such as a trigger's, raises an error, this counts as an error of the row if the
         target accepts at least one row of the batch; otherwise the whole statement fails with that error.
 
-        :param stage: name of the temporary table
+        :param stage: name of the temporary table that holds the batch's rows
         """
         body = f"""
             #variable_conflict use_column
@@ -181,9 +181,9 @@ class IsolatingRowWriter(RowWriter):
     def _counted(self, stage: str, where: str) -> str:
         """Return PL/pgSQL that inserts some rows and adds their number to ``ckpt_added`` and ``ckpt_sent``.
 
-        Rows of a failed INSERT are not counted, although the server's own counters include what was rolled back.
+        Rows of a failed INSERT are not counted, although the server's own counters include rows that were rolled back.
 
-        :param stage: name of the temporary table
+        :param stage: name of the temporary table that holds the batch's rows
         :param where: WHERE clause for the rows to insert
         """
         return f"""
@@ -194,10 +194,10 @@ class IsolatingRowWriter(RowWriter):
 
 
 def _places(stage: str, number: int, where: str = "") -> str:
-    """Return a query of the locations (ctid) of a temporary table's rows, in row order, in arrays.
+    """Return a query of the locations (ctid) of a temporary table's rows, in arrays, ordered by row number.
 
-    :param stage: name of the temporary table
-    :param number: number of rows in each array
+    :param stage: name of the temporary table that holds the batch's rows
+    :param number: maximum number of rows in each array
     :param where: WHERE clause for the rows to include
     """
     return f"""

@@ -37,9 +37,9 @@ It raises ``pyarrow.ArrowInvalid`` if a value does not fit the type that is sent
 _EPOCH_2000 = 946_684_800_000_000
 _TIMESTAMP_INFINITY = -(2**63) + _EPOCH_2000 - 1
 _DATE_INFINITY = -(2**31) + 10_957 - 1
-"""Number of days since 1970 by which the driver represents an infinite date; this number plus one is minus infinity.
+"""Number of days since 1970 by which the driver represents the date ``infinity``; ``-infinity`` is one day later.
 
-``_TIMESTAMP_INFINITY`` is the same for a timestamp, in microseconds since 1970.
+``_TIMESTAMP_INFINITY`` represents the timestamp ``infinity``, in microseconds since 1970.
 """
 
 _DATE_SQL = (
@@ -210,11 +210,11 @@ def _numeric_encoder(column: Column, kind: pa.DataType) -> Encoder | None:
 
 
 def _infallible_encoding(kind: pa.DataType) -> tuple[Encoder, str, str] | None:
-    """Return an encoding that cannot fail, for column types with values that have no binary form, such as texts.
+    """Return an encoding for texts, dates and timestamps that accepts every value; None for other types.
 
     :param kind: Arrow type of the column
-    :return: the encoding, the SQL type that it yields, and the SQL expression that converts it back, with ``{0}`` for
-        the sent column; None for other types
+    :return: the encoding, the SQL type of the sent column, and the SQL expression that converts it back on the server,
+        with ``{0}`` for the sent column
     """
     import pyarrow as pa
 

@@ -198,11 +198,11 @@ def candidate_position(fetch: Fetch, table: Table, cursor: str, greatest: int | 
 
 
 def _earliest_next(fetch: Fetch, kind: CursorKind, precision: int) -> tuple[int, int] | None:
-    """Return the smallest position that a row inserted now can get, and twice the granularity of the cursor's type.
+    """Return the smallest position that a row inserted now can get, and a distance of positions.
 
-    The granularity is in microseconds. Rows inserted now can share the greatest cursor value only if that value is at
-    most twice the granularity away from the returned position. A time without time zone is taken as UTC. Return None if
-    the type is not coarser than a microsecond.
+    The distance is twice the resolution of the cursor's type, such as two days for a ``date``. Rows inserted now can
+    share the greatest cursor value only if it is at most this far from the smallest position. A time without time zone
+    is taken as UTC. Return None if the cursor is an integer, or its type has a resolution of a microsecond.
 
     :param fetch: runs a query on the source database and returns its rows
     :param kind: type of the cursor

@@ -37,7 +37,7 @@ class CopyMessages:
 
 
 def joined_rows(messages: Sequence[bytes]) -> bytes | None:
-    """Return the messages of a COPY, joined to one piece of data, after checking that the server sent one for each row.
+    """Return the binary COPY data in messages, after checking that the server sent one message for each row.
 
     :param messages: all messages of the COPY, which must be one for each row and one for the end
     :return: the data; None if rows and messages do not correspond, as behind a proxy that joins messages

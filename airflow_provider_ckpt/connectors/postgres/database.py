@@ -56,7 +56,7 @@ _CHUNK = 200
 
 
 class PostgresDatabase:
-    """A PostgreSQL database as the source of many tables: its catalog, and which tables have new rows.
+    """A PostgreSQL database as the source of many tables: it reads the catalog and finds the tables with new rows.
 
     See :class:`~airflow_provider_ckpt.connectors.database_protocol.SourceDatabase`.
 

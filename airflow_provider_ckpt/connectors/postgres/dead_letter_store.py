@@ -82,7 +82,7 @@ class PostgresDeadLetterStore:
                 )
 
     def outputs(self) -> Sequence[Output]:
-        """Return a list of the dead letter table, or an empty list if it does not exist; see :class:`NamesOutputs`."""
+        """Return the dead letter table as the only output, none if it does not exist; see :class:`NamesOutputs`."""
         with self._session("looking up") as fetch:
             table = describe_table(fetch, self._name)
             if table is None:

@@ -41,9 +41,10 @@ def tree_identities(fetch: Fetch, oid: int) -> frozenset[str]:
 
 
 def describe_difference(before: str, now: str) -> str | None:
-    """Return a clause with the parts that differ between two identities of a target, and the usual reasons.
+    """Return the part of an error message that tells how two identities of a target differ, with the usual reason.
 
-    Return None if nothing differs, or if a text is no identity.
+    For example: ``the target is not the one that was written: its table oid was 16384 and is 16399 …``. Return None if
+    nothing differs, or if a text is no identity.
 
     :param before: earlier result of :func:`table_identity`
     :param now: result of :func:`table_identity` now

@@ -93,8 +93,8 @@ class LateRowSearch:
 
         :param before: the snapshot of the source that the last planning stored in this generation; None if there is
             none
-        :param tail: start of the plan for new rows
-        :param end: end of the plan
+        :param tail: position from which this planning looked for new rows
+        :param end: end of the plan: all positions before it are planned
         """
         known = {} if before is None else before.sequences
         return SourceSnapshot(
@@ -118,6 +118,8 @@ class LateRowSearch:
 
     def signs(self, before: SourceSnapshot) -> Iterator[LateRowSign]:
         """Yield the signs that rows have got positions below the end of the last plan since that planning.
+
+        Before a plan has reached the table's greatest position, only signs of a restored server are searched for.
 
         :param before: the snapshot of the source that the last planning stored
         """
@@ -280,13 +282,13 @@ class LateRowSearch:
     ) -> tuple[str, Origin | None]:
         """Return an SQL condition for the rows of a relation below the end of the last plan, and the relation to query.
 
-        A view may exclude some of the relation's rows, so the view itself is queried. The condition is empty if the
-        rows cannot be identified in it.
+        A view may exclude some of the relation's rows, so the view itself is queried. The condition is an empty text if
+        the relation's rows cannot be identified in the view.
 
         :param before: the snapshot of the source that the last planning stored
         :param item: the relation
         :param since: whether to select only rows that were written since the last planning, if rows show that
-        :return: the condition, and the relation; None for the source table or view as a whole
+        :return: the condition, and the relation to query; None for the source table or view as a whole
         """
         end = self._value(before.end)
         since_condition = f" AND {self._unseen_condition(before)}" if since else ""
@@ -299,8 +301,9 @@ class LateRowSearch:
     def _column(self, item: Origin) -> str | None:
         """Return, as SQL, the column of a relation below a view that the view shows as the cursor.
 
+        Return None if the view shows no such column, or the user may not read the relation.
+
         :param item: the relation
-        :return: None if there is no such column or the user may not read it
         """
         name = self._columns.get(item.oid)
         return quote(name) if name is not None and self._fetch(_MAY_READ, [item.oid])[0][0] else None
@@ -308,7 +311,8 @@ class LateRowSearch:
     def _is_greatest_row_late(self, before: SourceSnapshot, item: Origin | None = None) -> bool:
         """Return whether the greatest row below the end of the last plan was written after the last planning.
 
-        If the rows below a view cannot be read, a sequence that was restarted since then counts as evidence.
+        If the rows below a view cannot be read, a sequence that was restarted since then counts as evidence. Return
+        False if the rows do not show which transaction wrote them.
 
         :param before: the snapshot of the source that the last planning stored
         :param item: the relation to search; None for the source table or view as a whole
@@ -336,7 +340,7 @@ class LateRowSearch:
         """Return, as SQL, the relation to search for the rows of one origin, and a condition to add.
 
         If the user may not read the origin itself, the source table is searched, with a condition for the origin's
-        rows.
+        rows; otherwise the condition is empty.
 
         :param item: the origin; None for the source table or view as a whole
         """

@@ -1,8 +1,8 @@
 """Refuse late rows: rows that appear at positions below those that were read already.
 
 A table or cursor that can produce late rows is refused, and late rows that have appeared make the planning fail. With
-``source.late_rows: recover`` both are only logged as warnings; then ``airflow ckpt recover`` must be run to read late
-rows.
+``source.late_rows: recover`` both are only logged as warnings, except for foreign tables and materialised views, which
+are always refused; then ``airflow ckpt recover`` must be run to read late rows.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ class LateRows:
     def check(self, fetch: Fetch, table: Table) -> None:
         """Refuse a table whose new rows can get smaller positions, or whose rows are written outside this database.
 
-        Foreign tables and materialised views are found at any depth below a view or among partitions.
+        Foreign tables and materialised views are found at any depth below a view or among partitions. With
+        ``source.late_rows: recover`` only these are refused; all other causes are logged as warnings.
 
         :param fetch: runs a query on the source database and returns its rows
         :param table: the source table or view
@@ -87,7 +88,7 @@ class LateRows:
         :param greatest: the table's greatest position, read before the plan was made; None if the table is empty
         :return: the plan with the new snapshot in its states; unchanged if the request contains only gaps to be planned
             again, and no range without an end
-        :raises SourceError: if positions below the plan were assigned since the last planning
+        :raises SourceError: if there is a sign that rows got positions below the end of the last plan since it was made
         """
         tail = max((todo.start for todo in request.ranges if todo.needs_bound), default=None)
         if tail is None:
@@ -122,15 +123,15 @@ class LateRows:
     ) -> PlanningAlarm | None:
         """Return the signs of late rows that would make the next planning fail, with a new snapshot of the source.
 
-        See :meth:`WatchedSource.watch`.
+        Return None if the next planning would not fail for late rows, as with ``source.late_rows: recover``. See
+        :meth:`WatchedSource.watch`.
 
         :param fetch: runs a query on the source database and returns its rows
         :param table: the source table or view
-        :param state: state that the last planning stored
+        :param state: values that the last planning stored in the ledger for the table
         :param end: end of the plan: all positions before it were planned
         :param greatest: the table's greatest position, read before this call; None if the table is empty
         :param unread: function that finds records without a receipt; None if receipts cannot be searched
-        :return: None if the next planning would not fail for late rows
         """
         before = _last_snapshot(state, end)
         if before is None or self._known:
@@ -225,10 +226,10 @@ def _resolution_hint(sign: LateRowSign, name: str) -> str:
 
 
 def _last_snapshot(state: Mapping[str, Any], tail: int) -> SourceSnapshot | None:
-    """Return the snapshot of the source that the last planning stored; None if a rewind has made it obsolete.
+    """Return the snapshot of the source that the last planning stored; None if absent or obsolete after a rewind.
 
-    :param state: state that the last planning stored
-    :param tail: position at which new rows are planned; a rewind has moved it below the end of the snapshot
+    :param state: values that the last planning stored in the ledger for the table
+    :param tail: position from which new rows are planned; after a rewind it may be below the end of the last plan
     """
     before = SourceSnapshot.from_json(state[SNAPSHOT]) if SNAPSHOT in state else None
     return None if before is None or tail < before.end else before

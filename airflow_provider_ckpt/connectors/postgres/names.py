@@ -18,7 +18,7 @@ _DEAD_LETTER_TABLE = "ckpt_sink_dead_letter"
 def dataset(section: ConnectorSection, connection: Connection | None) -> tuple[str, str]:
     """Return the namespace and name of a table's dataset by OpenLineage's rules.
 
-    :param section: section ``source`` or ``sink``
+    :param section: section ``source`` or ``sink`` of the pipeline, which names the table
     :param connection: the Airflow connection of the database
     """
     assert connection is not None

@@ -95,8 +95,8 @@ class NewRowCounter:
     def count(self, tables: Sequence[TableProgress]) -> dict[str, int]:
         """Return the approximate number of new rows of each table that may have any, by the name of its pipeline.
 
-        A table without new rows is left out. One that is read as a whole in each run, or that cannot be examined, has
-        0. See :meth:`.SourceDatabase.count_new_records`.
+        A table without new rows is left out. A table that is read as a whole in each run, or that cannot be examined,
+        has the number 0. See :meth:`.SourceDatabase.count_new_records`.
 
         :param tables: the tables, which are queried together
         """

@@ -36,12 +36,12 @@ class PostgresPageCopy(PostgresRawCopy):
     def _to_rows(self, messages: Sequence[bytes], query: BatchQuery, task: BatchTask) -> RawRows | None:  # noqa: ARG002
         """Return the rows of a COPY, each with the number of the batch's first page as its position.
 
-        The exact positions are not needed, since no receipt of a refresh stores positions.
+        The exact positions are not needed, since no receipt of a refresh stores positions. Return None if the messages
+        are not one for each row.
 
         :param messages: all messages of the COPY
         :param query: not used
         :param task: the batch
-        :return: None if the messages are not one for each row
         """
         import numpy as np
 

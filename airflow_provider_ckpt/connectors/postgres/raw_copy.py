@@ -208,7 +208,7 @@ class PostgresRawCopy:
         return parse_rows(messages, len(self._columns), query.cursor_kind)
 
     def _positions(self, rows: RawRows) -> str | None:
-        """Return the positions of rows as the text that the receipt stores."""
+        """Return the positions of rows as the text that the receipt stores; None in a subclass that stores none."""
         return RecordPositions.of(rows.positions).text()
 
     def _read(self, task: BatchTask) -> RawRows | None:
@@ -233,7 +233,9 @@ class PostgresRawCopy:
         return self._to_rows(messages.received, reading.query, task)
 
     def _open(self, task: BatchTask) -> None:
-        """Connect to source and sink, and keep both connections if the columns of both tables are the same.
+        """Connect to source and sink, and compare the two tables.
+
+        If a table is absent or the rows cannot be copied raw, ``_writing`` remains None.
 
         :param task: the first batch
         """

@@ -43,7 +43,7 @@ class BookkeepingTables:
     """Bookkeeping tables of one schema, and the SQL statements on them.
 
     Statements bind their values at ``{0}``, ``{1}`` …, see :data:`~.table.Fetch`; each docstring names these values
-    in order. The key of a receipt has five parts: ledger, pipeline, generation, partition, seq.
+    in order.
 
     :param schema: name of the schema, which is the target's
     """
@@ -121,7 +121,8 @@ class BookkeepingTables:
     def update_counts(self) -> str:
         """Statement that corrects the counts of a receipt claimed in the same transaction.
 
-        Bound values: the key's five parts, then the numbers of delivered, filtered and dead-lettered records.
+        Bound values: ledger, pipeline, generation, partition, seq, then the numbers of delivered, filtered and
+        dead-lettered records.
         """
         return f"""
             UPDATE {self.table(RECEIPT)}
@@ -133,7 +134,7 @@ class BookkeepingTables:
     def store_added(self, added: str) -> str:
         """Return the statement that stores in a batch's receipt the number of rows that the batch added to the target.
 
-        Bound values: the key's five parts.
+        Bound values: ledger, pipeline, generation, partition, seq.
 
         :param added: SQL expression of that number
         """
@@ -144,7 +145,7 @@ class BookkeepingTables:
 
     @property
     def receipt(self) -> str:
-        """Query of the receipt of one batch. Bound values: the key's five parts."""
+        """Query of the receipt of one batch. Bound values: ledger, pipeline, generation, partition, seq."""
         return f"""
             SELECT {_RECEIPT_COLUMNS} FROM {self.table(RECEIPT)}
             WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND generation = {{2}}::int
@@ -204,7 +205,7 @@ class BookkeepingTables:
     def dead_letters(self) -> str:
         """Query of an attempt's dead letters, in a fixed order.
 
-        Bound values: the key's five parts, attempt, epoch.
+        Bound values: ledger, pipeline, generation, partition, seq, attempt, epoch.
         """
         return f"""
             SELECT position, key, value, error_type, error, sqlstate, headers, at FROM {self.table(DEAD_LETTER)}

@@ -81,7 +81,7 @@ class PostgresReplacingSink(PostgresSink):
             refuse_unless_current(fenced, epoch, bookkeeping.place, self._pipeline)
 
     def row_counts(self, key: BatchKey) -> tuple[int, int]:
-        """Return two numbers of rows: staged, by the receipts, and in the target; see :class:`ReplacingSink`.
+        """Return the number of staged rows, by the receipts, and of rows in the target; see :class:`ReplacingSink`.
 
         :param key: the batch that publishes the refresh
         """
@@ -96,7 +96,7 @@ class PostgresReplacingSink(PostgresSink):
         count.
 
         :param key: the batch that publishes the refresh
-        :param rows_end: end of the positions that contain rows
+        :param rows_end: position after the last one that may contain rows
         """
         with self._session("counting the staged rows") as fetch:
             target = self._target(fetch)
@@ -111,7 +111,7 @@ class PostgresReplacingSink(PostgresSink):
 
         :param task: the batch that publishes
         :param epoch: epoch of the run
-        :param limits: limits beyond which a user has to be asked; None if one has approved the refresh
+        :param limits: limits beyond which nothing is published; None if a user has approved the refresh
         """
         import psycopg2
 
@@ -138,7 +138,8 @@ class PostgresReplacingSink(PostgresSink):
         :param target: the target
         :param task: the batch that publishes
         :param context: ids of the ledger and the pipeline, and the epoch of the run
-        :param limits: limits beyond which a user has to be asked
+        :param limits: limits beyond which nothing is published; None for no limit
+        :return: the outcome; ``not_attempted`` if a limit is exceeded
         """
         fetch = psycopg_fetch(client)
         bookkeeping = BookkeepingTables(target.schema)
@@ -202,8 +203,8 @@ class PostgresReplacingSink(PostgresSink):
         :param target: the target
         :param task: the batch that publishes
         :param bookkeeping: the bookkeeping tables
-        :param limits: limits beyond which a user has to be asked
-        :return: False if a limit is exceeded, and the transaction is to be rolled back
+        :param limits: limits beyond which the rows must not be replaced; None for no limit
+        :return: False if a limit is exceeded, and the caller must roll the transaction back; otherwise True
         :raises SinkError: if a range has no receipt, or the numbers of rows differ from those of the receipts
         """
         fetch = psycopg_fetch(client)

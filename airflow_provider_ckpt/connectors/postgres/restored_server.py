@@ -44,9 +44,10 @@ def restored_server_signs(now: ServerState, before: SourceSnapshot, label: str) 
 
 
 def _lost_clause(now: ServerState, timeline: str, end: str | None, label: str) -> str:
-    """Return a clause about the part of an earlier timeline that the server no longer has.
+    """Return the part of an error message about changes on an earlier timeline that the server may have lost.
 
-    Return an empty text if the server still has everything that the last planning could see.
+    For example: ``the history of the new timeline does not contain 00000003``. Return an empty text if the server still
+    has everything that the last planning could see.
 
     :param now: the server's present state
     :param timeline: the server's timeline at the last planning

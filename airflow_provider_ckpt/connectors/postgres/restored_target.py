@@ -151,7 +151,7 @@ def take_target_snapshot(fetch: Fetch, table: Table, key: Sequence[str]) -> dict
 
 
 def find_loss(fetch: Fetch, table: Table, snapshot: Mapping[str, Any], *, delivered: bool) -> str | None:
-    """Return a sentence with the evidence that delivered rows are gone from the target; None if there is none.
+    """Return the evidence that delivered rows are gone from the target, for an error message; None if there is none.
 
     A snapshot of another table, such as a table of the same name that was dropped, is ignored.
 
@@ -279,7 +279,9 @@ def _sample(
 def _describe_missing(
     fetch: Fetch, table: Table, part: TargetPart, columns: Sequence[str], before: Mapping[str, Any]
 ) -> str | None:
-    """Return how many sampled rows a table with a new file still has, as a phrase; None if nothing indicates a loss.
+    """Return, such as ``only 3 of 20 rows``, how many sampled rows a table with a new file still has.
+
+    Return None if nothing indicates a loss, or the rows cannot be compared.
 
     VACUUM FULL and CLUSTER copy each row with the transaction that wrote it. So if one sampled row is found with its
     transaction, the table was not refilled, and any absent rows were deleted. Otherwise all sampled rows must be

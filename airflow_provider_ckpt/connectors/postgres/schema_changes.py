@@ -131,13 +131,13 @@ def _store_snapshot(
 
 
 def _actions(fetch: Fetch, table: Table, step: TargetStep, pipeline: str) -> list[str]:
-    """Return the actions of ALTER TABLE by which a target makes a step; empty if the target needs no change.
+    """Return the actions of ALTER TABLE that carry out one change of a target; empty if the target needs no change.
 
     :param fetch: runs a query
     :param table: the target as it is
-    :param step: the step
+    :param step: the change
     :param pipeline: the pipeline's name, for messages
-    :raises ConfigError: if the step is not possible
+    :raises ConfigError: if the change is not possible
     """
     column = table.by_name.get(step.name)
     if step.kind is StepKind.RENAME:
@@ -159,11 +159,13 @@ def _actions(fetch: Fetch, table: Table, step: TargetStep, pipeline: str) -> lis
 
 
 def _widen(table: Table, column: Column, kind: str, pipeline: str) -> list[str]:
-    """Return the action of ALTER TABLE that makes a column store all values of a type; empty if it does already.
+    """Return the action of ALTER TABLE that makes a column store all values of a type, as a list.
+
+    The list is empty if the column stores them already.
 
     :param table: the target, for the message
     :param column: the target's column
-    :param kind: the type
+    :param kind: the type of the source's values, as ``format_type`` writes it
     :param pipeline: the pipeline's name, for the message
     :raises ConfigError: if the column's type cannot be changed to this type without loss
     """

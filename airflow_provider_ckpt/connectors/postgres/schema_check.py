@@ -117,7 +117,9 @@ def _is_lossless(column: Column, kind: str) -> bool:
 
 
 def _describe_loss(column: Column, kind: str) -> str:
-    """Return a clause about a column that cannot store all values of the rows, with the expression to write instead.
+    """Return the part of an error message about a column that cannot store all values of the rows.
+
+    For example: ``n is bigint in the rows and integer in the target (write n: cast(n as int))``.
 
     :param column: the target column
     :param kind: Spark SQL type of the column in the rows

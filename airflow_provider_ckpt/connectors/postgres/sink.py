@@ -104,7 +104,7 @@ class PostgresSink(SinkSession):
             create_tables(fetch, BookkeepingTables(self._target(fetch).schema), self._connection.id, self._pipeline)
 
     def outputs(self) -> Sequence[Output]:
-        """Return the target table as a list of one place, empty if it does not exist; see :class:`NamesOutputs`."""
+        """Return the target table as the only output, none if it does not exist; see :class:`NamesOutputs`."""
         with self._session("reading the identity") as fetch:
             table = self._find_target(fetch)
             if table is None:
@@ -124,7 +124,7 @@ class PostgresSink(SinkSession):
     def claims(self) -> Claims:
         """Return epoch and ledgers of the pipeline's fences, the target's identity and evidence of lost rows.
 
-        The epoch is the newest of all ledgers. See :meth:`Sink.claims`.
+        The epoch is the highest of all ledgers. See :meth:`Sink.claims`.
         """
         with self._session("reading the fence") as fetch:
             table = self._find_target(fetch)
@@ -137,7 +137,7 @@ class PostgresSink(SinkSession):
         return Claims(max((epoch for _, epoch in rows), default=0), ledgers, identity, loss)
 
     def compare_targets(self, before: str, now: str) -> str | None:
-        """Return a clause that describes how two identities of the target differ; see :class:`ComparesTargets`.
+        """Return the part of an error message that tells how two identities differ; see :class:`ComparesTargets`.
 
         :param before: identity of the target that was written to
         :param now: identity of the target as it is now
@@ -296,7 +296,7 @@ class PostgresSink(SinkSession):
             return int(fetch(f"SELECT count(*) FROM {table.sql}", [])[0][0])
 
     def _find_loss(self, fetch: Fetch, table: Table | None, bookkeeping: BookkeepingTables) -> str | None:
-        """Return evidence that rows are gone since the last stored snapshot of the target; None if there is none.
+        """Return evidence, as a part of a message, that rows are gone since the last snapshot of the target; else None.
 
         :param fetch: runs a query and returns its rows
         :param table: the target; None if it does not exist any more although the pipeline has a fence

@@ -155,8 +155,8 @@ class PostgresSource(SourceSession):
 
         A range without an end extends to the newest closed bound.
 
-        :param request: the ranges to plan, with limits and the state of the last planning
-        :raises SourceError: if rows have got positions below the plan since the last planning
+        :param request: the ranges to plan, with limits and the values that the last planning stored
+        :raises SourceError: if there is a sign that rows got positions below the end of the last plan since it was made
         """
         with self._session() as fetch:
             table = self._table(fetch)
@@ -185,7 +185,7 @@ class PostgresSource(SourceSession):
 
         :param partition: id of the source's only partition
         :param end: end of the plan: all positions before it were planned
-        :param state: state that the last planning stored
+        :param state: values that the last planning stored in the ledger for the table
         :param unread: function that finds records without a receipt; None if receipts cannot be searched
         """
         with self._session() as fetch:

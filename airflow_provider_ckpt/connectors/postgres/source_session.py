@@ -55,11 +55,11 @@ class SourceSession:
         self._client: Any = None
 
     def reads(self, output: Output) -> bool:
-        """Return whether a place that the sink writes to is the table that the source reads; see :class:`ReadsOutputs`.
+        """Return whether the source's table is an output of the sink; see :class:`ReadsOutputs`.
 
         Partitions and children count as the table; relations below a view are not searched.
 
-        :param output: the place
+        :param output: a table, topic or directory to which the sink writes
         """
         if not isinstance(output, WrittenTarget) or output.system != "postgresql":
             return False

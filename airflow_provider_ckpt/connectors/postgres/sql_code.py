@@ -244,7 +244,7 @@ def _parse_statement(text: str) -> Statement:
 
 
 def _variable_name(name: str) -> str:
-    """Return the name of a variable without its field, or for a field of the new or old row both, as in ``new.id``."""
+    """Return the name of a variable without its field; for the new or old row with its field, such as ``new.id``."""
     first, _, rest = name.partition(".")
     row = catalog_name(first.partition("[")[0])
     return f"{row}.{catalog_name(rest.partition('[')[0]).lower()}" if row in ("new", "old") and rest else row
