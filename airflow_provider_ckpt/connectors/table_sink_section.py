@@ -59,7 +59,7 @@ class TableSinkSection(SinkSection):
     def may_store_other_rows(self) -> bool:
         """True if the target may take more or fewer rows than are sent; see :attr:`SinkSection.may_store_other_rows`.
 
-        They may differ with ``rows_may_differ: true``.
+        This is so with ``rows_may_differ: true``.
         """
         return self.rows_may_differ
 
@@ -67,6 +67,6 @@ class TableSinkSection(SinkSection):
     def may_lose_rows(self) -> bool:
         """True if rows of the target may disappear without a loss of data; see :attr:`SinkSection.may_lose_rows`.
 
-        They may with ``may_be_emptied: true`` and with ``mode: replace``.
+        This is so with ``may_be_emptied: true`` and with ``mode: replace``.
         """
         return self.may_be_emptied or self.mode == "replace"

@@ -44,7 +44,8 @@ def refuse_losses(target: str, losses: Sequence[str], pipeline: str) -> None:
     """Raise ConfigError if a target cannot store all values of the rows without loss.
 
     :param target: schema and name of the target, for the message
-    :param losses: clause about each column that would lose something; empty if there is none
+    :param losses: part of the error message for each column that cannot store all values, such as ``n is bigint in the
+        rows and integer in the target``; empty if there is none
     :param pipeline: the pipeline's name, for the message
     """
     if losses:

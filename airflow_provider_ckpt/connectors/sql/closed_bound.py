@@ -33,7 +33,8 @@ class ClosedBound:
     """Result of waiting for a bound to close.
 
     :param bound: the newest closed bound; None if none has closed
-    :param state: candidate for the bound that has not closed, for the next planning
+    :param state: candidate that has not closed, with the transactions to wait for, as the next planning receives it;
+        empty if there is none
     :param unseen: whether the running transactions could not be seen
     """
 
@@ -45,8 +46,8 @@ class ClosedBound:
 def candidate(table: SourceTable, greatest: int | None) -> int | None:
     """Return a candidate for the closed bound: the position after the greatest one; None for an empty table.
 
-    A coarse cursor gives its present value to later rows, too. So for a date or a time without microseconds, the
-    candidate does not exceed the present day or the present unit of time.
+    A coarse cursor (a date, or a time without microseconds) gives its present value to later rows, too. So if the
+    greatest value is close to the present time, the candidate is the present day, or the greatest time itself.
 
     :param table: the source table
     :param greatest: the greatest visible position; None for an empty table
@@ -72,7 +73,7 @@ def wait_until_closed(
 
     :param table: the source table
     :param noted: candidate that has just been noted; None for an empty table
-    :param stored: state with a candidate that an earlier planning noted, and that had not closed then; may be empty
+    :param stored: :attr:`ClosedBound.state` of the last planning; may be empty
     :param close_wait: longest wait in seconds
     :param lag_only: whether the plan only serves to measure the lag
     """

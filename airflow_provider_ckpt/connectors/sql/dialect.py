@@ -203,7 +203,7 @@ class SqlDialect:
         return f"{self.label} has no upsert in this version", "Use mode: append, or install a dialect that has it."
 
     def server_problems(self, connection: sa.Connection) -> tuple[Sequence[tuple[str, str]], Sequence[str]]:  # noqa: ARG002
-        """Return reasons why the server cannot hold a target, each with the remedy, and warnings about its settings.
+        """Return reasons why the server is unsuitable for a target, each with the remedy, and warnings about settings.
 
         :param connection: an open connection
         """
@@ -294,7 +294,7 @@ class SqlDialect:
         return None
 
     def reused_numbers(self, connection: sa.Connection, table: Table, column: Column) -> str | None:  # noqa: ARG002
-        """Return a sentence if the database may give a removed row's number to a later row; None if it does not.
+        """Return a warning if the database may give a removed row's number to a later row; None if it does not.
 
         :param connection: an open connection
         :param table: the table

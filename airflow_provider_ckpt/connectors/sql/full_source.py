@@ -69,7 +69,7 @@ class SqlFullSource(SqlSourceSession[WholeTable]):
         return RefreshExtent(1, self._refresh, {})
 
     def holds_snapshot(self, snapshot: str) -> bool:
-        """Return whether :meth:`begin_refresh` of this object has returned this id last."""
+        """Return whether an id is that of the newest refresh that this object began (:meth:`begin_refresh`)."""
         return snapshot == self._refresh
 
     def plan(self, request: PlanRequest) -> Plan:

@@ -42,7 +42,7 @@ def take_snapshot(connection: sa.Connection, target: Table, key: Sequence[str]) 
 
 
 def find_loss(connection: sa.Connection, target: Table, snapshot: Mapping[str, Any]) -> str | None:
-    """Return a sentence with the evidence that delivered rows are gone from the target; None if there is none.
+    """Return the evidence that delivered rows are gone from the target, for an error message; None if there is none.
 
     :param connection: an open connection
     :param target: the target
@@ -72,7 +72,7 @@ def find_loss(connection: sa.Connection, target: Table, snapshot: Mapping[str, A
 
 
 def _storable(value: Any) -> Any:
-    """Return a key's value in a form that JSON can hold and that compares equal to it; None if there is none."""
+    """Return a key's value as JSON can represent it, so that the database finds it equal; None for other types."""
     if isinstance(value, int | str):
         return value
     return str(value) if isinstance(value, Decimal | date | datetime) else None

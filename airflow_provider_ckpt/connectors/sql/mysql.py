@@ -123,9 +123,10 @@ class MySqlDialect(SqlDialect):
         return problem, "Drop those keys, or write to a table without them."
 
     def server_problems(self, connection: sa.Connection) -> tuple[Sequence[tuple[str, str]], Sequence[str]]:
-        """Return problems of a replica, a cluster with several primaries, or a log of statements, and warnings.
+        """Return reasons why the server is unsuitable for a target, each with the remedy, and warnings about settings.
 
-        The warnings are about commits that are not durable. See :func:`~.mysql_server.server_problems`.
+        Unsuitable are a read-only server, a cluster with several primaries, and a binary log of statements. The
+        warnings are about commits that are not durable. See :func:`~.mysql_server.server_problems`.
 
         :param connection: an open connection
         """

@@ -37,7 +37,7 @@ _SAVEPOINT = "ckpt_load"
 
 
 class _MemoryResult(MySQLResult):  # type: ignore[misc]  # the driver has no types
-    """Result of a statement that may send rows from memory instead of a file, and may keep columns instead of rows."""
+    """The driver's result of a statement, changed to send rows from memory and to read the result by columns."""
 
     connection: Any
     columns: Sequence[pa.Array] = ()

@@ -32,7 +32,7 @@ def server_settings(connection: sa.Connection) -> dict[str, str]:
 
 
 def server_problems(settings: Mapping[str, str]) -> tuple[Sequence[tuple[str, str]], Sequence[str]]:
-    """Return reasons why a server cannot hold a target, each with the remedy, and warnings about undurable commits.
+    """Return reasons why a server is unsuitable for a target, each with the remedy, and warnings about lost commits.
 
     :param settings: the server's settings by name
     """

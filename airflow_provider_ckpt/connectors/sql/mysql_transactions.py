@@ -1,4 +1,7 @@
-"""List the running transactions of InnoDB, so that a source can wait for them to end."""
+"""List the running transactions of InnoDB, so that a source can wait for them to end.
+
+The server answers from a copy of its list of transactions, which it renews from time to time.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
 _LONGEST_LOOK = 5.0
-"""Seconds after which the server's copy of its transactions counts as unreadable."""
+"""Time in seconds to wait for a new copy; after it, the running transactions count as not visible."""
 
 _PAUSE = 0.11
 """Seconds between two queries: the server renews its copy after 0.1 s without a query."""

@@ -50,7 +50,7 @@ def _unquoted(double: str | None, back: str | None, bare: str | None) -> str | N
 def dataset(section: ConnectorSection, connection: Connection | None) -> tuple[str, str]:
     """Return the namespace and name of a table's dataset by OpenLineage's rules.
 
-    :param section: section ``source`` or ``sink``
+    :param section: section ``source`` or ``sink`` of the pipeline, which names the table
     :param connection: the Airflow connection of the database
     """
     from airflow_provider_ckpt.connectors.sql.installed_dialects import find_dialect

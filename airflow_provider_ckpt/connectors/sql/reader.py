@@ -83,7 +83,7 @@ class SqlReader:
     def _tie_breakers(table: SourceTable) -> tuple[str, ...]:
         """Return the columns by which rows of equal cursor are ordered, so that each read has the same order.
 
-        They are none if the cursor is unique or the table has no unique key.
+        Return no columns if the cursor is unique or the table has no unique key.
 
         :param table: the source table
         """

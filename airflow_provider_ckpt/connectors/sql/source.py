@@ -82,8 +82,8 @@ class SqlSource(SqlSourceSession[SourceTable]):
 
         A range without an end extends to the newest closed bound.
 
-        :param request: the ranges to plan, with limits and the state of the last planning
-        :raises SourceError: if later rows will get numbers below the plan
+        :param request: the ranges to plan, with limits and the values that the last planning stored
+        :raises SourceError: if later rows will get numbers below the end of the plan
         """
         plan = self._with_closed_bound(request)
         with self._database.session(f"planning from {self._section.table}") as connection:
@@ -160,11 +160,11 @@ class SqlSource(SqlSourceSession[SourceTable]):
         return Plan(bounds=bounds, states={table.label: closing.state}, notices=notices)
 
     def _late_numbers(self, connection: sa.Connection, table: SourceTable, tail: int) -> list[str]:
-        """Return a list with a warning if later rows will get numbers below the plan, which no run would read.
+        """Return a list with a warning if later rows will get numbers that were planned, which no run would read.
 
         :param connection: an open connection
         :param table: the source table
-        :param tail: start of the plan for new rows
+        :param tail: position from which new rows are planned
         :return: one warning, or an empty list
         :raises SourceError: in place of the warning, unless ``source.late_rows: recover``
         """

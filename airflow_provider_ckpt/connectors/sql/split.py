@@ -49,14 +49,15 @@ def split(connection: sa.Connection, table: SourceTable, span: Range, records: i
 def _next_first(
     connection: sa.Connection, table: SourceTable, first: int, end: int, records: int
 ) -> tuple[int, bool] | None:
-    """Return the first position of the next batch, and whether the present batch has another size than wanted.
+    """Return the first position of the next batch, or None if the present batch is the last.
 
     :param connection: an open connection
     :param table: the table
     :param first: first position of the present batch, at which there is a row
     :param end: end of the range
     :param records: wanted number of records
-    :return: None if the present batch is the last
+    :return: the position, and whether the present batch has another number of records than wanted, because rows share a
+        position
     """
     # Positions of this batch's last row, and of the row after it.
     ends = _positions(connection, table, first, end, records - 1, 2)

@@ -242,7 +242,7 @@ def _state(code: int) -> str | None:
 
 
 def _of_row(code: int) -> tuple[bool, bool]:
-    """Return two booleans about an error code: whether a row's data may be the cause, and whether a key is taken."""
+    """Return two booleans about an error code: whether a row's data may be the cause, and whether it is a duplicate."""
     duplicates = (sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
     of_row = code & 0xFF in (sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG)
     return of_row, code in duplicates

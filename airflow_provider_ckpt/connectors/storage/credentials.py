@@ -181,10 +181,9 @@ def _connection_string(text: str) -> dict[str, str]:
 
 
 def _account_of(host: str) -> str | None:
-    """Return the storage account in an address of Azure's own service, such as ``account.blob.core.windows.net``.
+    """Return the storage account in an address such as ``account.blob.core.windows.net``; None for other addresses.
 
     :param host: host name, or URL
-    :return: None for an address of another service
     """
     address = host.partition("://")[2] or host
     account, _, domain = address.partition(".")

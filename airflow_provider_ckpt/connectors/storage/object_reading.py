@@ -26,9 +26,9 @@ _PAGE = 1000
 
 _MAX_PARTS = 8
 _PART_KEYS = 5 * _PAGE
-"""Number of known keys for each part that is listed at the same time as others.
+"""Minimum number of known keys in each part of a listing that is requested in parts.
 
-With fewer keys, parts are not worthwhile, since the last page of each part overlaps the next part.
+Smaller parts are not worthwhile, since the last page of each part overlaps the next part.
 """
 
 
@@ -87,7 +87,7 @@ def list_in_parts(directory: ObjectLocation, keys: Sequence[str]) -> Iterator[St
     """Yield all objects below a prefix, as :func:`list_objects` does; parts of a long listing are requested at once.
 
     :param directory: the prefix
-    :param keys: known keys below the prefix, sorted; the parts are chosen so that each has as many of these keys
+    :param keys: known keys below the prefix, sorted; the parts are chosen so that they have equal numbers of these keys
     :raises IoError: if the store cannot be reached, or refuses
     :raises ConfigError: if there is no such bucket, or a key that the client library cannot name, or no e-tags
     """
@@ -107,12 +107,11 @@ def list_in_parts(directory: ObjectLocation, keys: Sequence[str]) -> Iterator[St
 
 
 def _list_part(directory: ObjectLocation, after: str, last: str | None) -> list[StoredObject] | None:
-    """Return the objects whose keys are greater than one key and not greater than another.
+    """Return the objects in a range of keys, in the order of their keys; None if the store lists in another order.
 
     :param directory: the prefix
-    :param after: the key before the first; empty to begin with the first of all
-    :param last: the greatest key, which need not exist; None to go on to the end
-    :return: None if the store does not list keys in their order
+    :param after: the range begins after this key; empty to begin with the first key
+    :param last: greatest key of the range, which need not exist; None to go on to the end
     """
     found: list[StoredObject] = []
     for item in list_objects(directory, after):

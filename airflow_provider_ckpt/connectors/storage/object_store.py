@@ -293,7 +293,7 @@ class ObjectLocation(Location):
         )
 
     def _refuses(self, data: bytes, condition: str | ObjectVersion) -> bool:
-        """Put the object under a condition, and return whether the store refuses the request because it does not hold.
+        """Put the object under a condition; return whether the store refuses, because the condition does not hold.
 
         :param data: content of the object
         :param condition: ``create`` if there must be no object, or the version that the object must have

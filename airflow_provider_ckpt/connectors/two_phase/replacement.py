@@ -72,7 +72,9 @@ class ReplacesTable(ABC):
         log.info("%s: removed %s files of refreshes that were not published", self._context.pipeline, f"{len(files):,}")
 
     def row_counts(self, key: BatchKey) -> tuple[int, int]:
-        """Return two numbers of rows: staged, by the receipts, and in the table; see :class:`ReplacingSink`.
+        """Return the number of staged rows, by the receipts, and of rows in the table; see :class:`ReplacingSink`.
+
+        Both are 0 if there is no table.
 
         :param key: the batch that publishes the refresh
         """
@@ -85,7 +87,7 @@ class ReplacesTable(ABC):
         """Return whether all rows of a refresh are staged and all its files are intact; see :class:`ReplacingSink`.
 
         :param key: the batch that publishes the refresh
-        :param rows_end: end of the positions that contain rows
+        :param rows_end: position after the last one that may contain rows
         """
         version = self._version()
         if version is None or version.target is None:
@@ -97,7 +99,7 @@ class ReplacesTable(ABC):
 
         :param task: the batch that publishes
         :param epoch: epoch of the run
-        :param limits: limits beyond which a user has to be asked; None if one has approved the refresh
+        :param limits: limits beyond which nothing is published; None if a user has approved the refresh
         """
         try:
             return self._publish(task, epoch, limits)
@@ -132,7 +134,7 @@ class ReplacesTable(ABC):
     def _commit(
         self, version: ReplaceableVersion, receipts: ReceiptChain, task: BatchTask, limits: ReplaceLimits | None
     ) -> Callable[[int, int], bool] | None:
-        """Return a function that commits the effect of the publishing batch; None if a user has to be asked first.
+        """Return a function that commits the effect of the publishing batch; None if a limit is exceeded.
 
         The function takes the epoch and the number of the new receipt node, and returns False if another writer
         committed first.
@@ -140,7 +142,7 @@ class ReplacesTable(ABC):
         :param version: the newest version of the table
         :param receipts: the pipeline's receipts at the table
         :param task: the batch that publishes
-        :param limits: limits beyond which a user has to be asked
+        :param limits: limits beyond which nothing is published; None for no limit
         :raises SinkError: if the refresh is not complete
         """
         note = {"pipeline": self._context.pipeline, "batches": [str(task.key)]}

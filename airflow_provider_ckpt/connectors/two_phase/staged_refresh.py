@@ -54,10 +54,10 @@ class StagedRefresh:
         return [StagedBatch.of_receipt(entry) for entry in sorted(self.entries, key=lambda entry: entry.receipt.key)]
 
     def defect(self, version: ReplaceableVersion, rows_end: int) -> str | None:
-        """Return the reason why the refresh cannot be published; None if it is complete.
+        """Return the reason why the refresh cannot be published, as a part of an error message; None if it is complete.
 
         :param version: the newest version of the table
-        :param rows_end: end of the positions that contain rows
+        :param rows_end: position after the last one that may contain rows
         :raises IoError: if the file system or object store fails
         """
         missing = missing_ranges([entry.receipt for entry in self.entries], rows_end)

@@ -48,12 +48,11 @@ class TableVersion(ABC):
 
     @abstractmethod
     def restored_version(self, since: int) -> int | None:
-        """Return the number of the older version to which a restore or rollback has set the table back, if it has.
+        """Return the version before ``since`` to which a restore or rollback has set the table back; else None.
 
         Changes by other writers (deletes, rewrites, additions) build on the older versions and are not reported.
 
-        :param since: number of a version; only a restore to a version before it is reported. 0 for none
-        :return: None if the table still derives from the version ``since``
+        :param since: number of a version; only a restore to a version before it is reported; 0 if none is known
         """
 
     @abstractmethod
