@@ -49,7 +49,7 @@ class RecordFingerprint:
         return cls(message.offset() or 0, message.timestamp()[1], checksum)
 
     def describe(self) -> str:
-        """Return a phrase that describes the record by time and checksum, without its content, for an error message."""
+        """Return the time and checksum of the record as a part of a message: ``of <time>, checksum <hex digits>``."""
         if not 0 <= self.timestamp < 253_402_300_800_000:
             return f"of time {self.timestamp} ms, checksum {self.checksum:08x}"
         at = datetime.fromtimestamp(self.timestamp / 1000, UTC).isoformat(timespec="milliseconds")

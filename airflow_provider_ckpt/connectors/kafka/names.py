@@ -1,4 +1,4 @@
-"""Name a topic for other systems and users: its OpenLineage dataset, and the phrase for the place of dead letters."""
+"""Name a topic for other systems and users: its OpenLineage dataset, and the place of dead letters for messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ def dataset(section: ConnectorSection, connection: Connection | None) -> tuple[s
 
 
 def dead_letter_place(pipeline: Pipeline, _: Callable[[str], Connection]) -> str:
-    """Return a phrase that tells a user where a pipeline's dead letters are stored; see :class:`SinkType`.
+    """Return the place of a pipeline's dead letters for messages, such as ``topic bad_orders of connection kafka``.
+
+    See :class:`SinkType`.
 
     :param pipeline: ``dead_letter_queue`` names the topic, and may name its brokers
     """

@@ -68,8 +68,10 @@ def receipts_topic(pipeline: str) -> str:
 def refuse_receipts_topics(named: Mapping[str, str], own: str | None, pipeline: str) -> None:
     """Raise an error if a pipeline would write rows or dead letters to a receipts topic.
 
-    :param named: names of topics, by the key of the pipeline's declaration that names them
-    :param own: the pipeline's own receipts topic, which is allowed; None if it has none
+    A receipts topic is recognised by :data:`TOPIC_PREFIX`; as a source it is allowed.
+
+    :param named: names of the pipeline's topics, by the key of its declaration that names them
+    :param own: the pipeline's own receipts topic, if it is among ``named``, where it is allowed; else None
     :param pipeline: the pipeline's name, for the error message
     :raises ConfigError: naming the topic
     """

@@ -59,7 +59,7 @@ def refuse_hidden_bookkeeping(
 
 
 def _admits(fetch: Fetch, condition: str, pipeline: str) -> bool:
-    """Return whether a policy that ``airflow ckpt db roles sink`` created admits a pipeline to its rows.
+    """Return whether a policy that ``airflow ckpt db roles sink`` created lets the sink's user see a pipeline's rows.
 
     :param fetch: runs a query and returns its rows
     :param condition: SQL condition of the policy, in which only the column ``pipeline`` occurs

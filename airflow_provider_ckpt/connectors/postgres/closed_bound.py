@@ -57,9 +57,10 @@ class CandidateBound:
 
     :param position: the candidate position
     :param virtual: virtual ids of the transactions that were running when the candidate was read and have not ended
-    :param prepared: prepared transactions (two-phase commit) that must end before the bound closes
-    :param newest_prepared: all prepared transactions at the last poll. A transaction that vanishes from ``virtual`` may
-        not have ended but been prepared; so those that were prepared since this poll are then added to ``prepared``
+    :param prepared: ids of prepared transactions (two-phase commit) that must end before the bound closes
+    :param newest_prepared: ids of all prepared transactions at the last poll. A transaction that vanishes from
+        ``virtual`` may have been prepared instead of ended; so those that were prepared since this poll are then added
+        to ``prepared``
     """
 
     position: int
@@ -75,8 +76,8 @@ class CandidateBound:
     def without_ended(self, virtual: frozenset[str], prepared: frozenset[str]) -> CandidateBound:
         """Return the candidate without the transactions that have ended.
 
-        :param virtual: transactions that are running now; must be read before ``prepared``
-        :param prepared: transactions that are prepared now
+        :param virtual: virtual ids of the transactions that are running now; must be read before ``prepared``
+        :param prepared: ids of the transactions that are prepared now
         """
         still = self.virtual & virtual
         waiting = self.prepared & prepared

@@ -101,7 +101,7 @@ _SEQUENCE_TRIGGERS = frozenset({"autoinc"})
 class _TooLongError(Exception):
     """Error of code that exceeds :data:`_MAX_CODE` or :data:`_MAX_CALLED`.
 
-    Its message is the predicate of a sentence about that code, such as ``is longer than 256 KiB``.
+    Its text is the part of a message that follows the name of the code, such as ``is longer than 256 KiB``.
     """
 
 
@@ -116,7 +116,7 @@ class CursorAssignment:
     :param trigger: whether the code is a trigger
     :param generated: whether the code is a generated column's expression, which computes the cursor from other columns
     :param sequences: oids of the sequences from which the value may come
-    :param unreadable: reason why the possible values cannot be known, as the predicate of a sentence about the code,
+    :param unreadable: reason why the possible values cannot be known, as the part of a message that follows ``label``,
         such as ``is written in plpython3u``; None if they can be known
     """
 
@@ -267,8 +267,8 @@ def _with_called_functions(fetch: Fetch, texts: Sequence[str]) -> tuple[list[str
 
     :param fetch: runs a query on the source database and returns its rows
     :param texts: the SQL texts
-    :return: all texts, and the predicate of a sentence about a called function that is not written in SQL or PL/pgSQL;
-        None if all can be read
+    :return: all texts; and, if a called function is not written in SQL or PL/pgSQL, the part of a message about it,
+        such as ``calls public.f, which is written in c``; else None
     :raises _TooLongError: if one of these functions, or all together, are too long
     """
     found, unreadable = list(texts), None

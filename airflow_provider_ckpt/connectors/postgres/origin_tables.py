@@ -136,7 +136,7 @@ class OriginColumn:
 
 
 def origin_columns(fetch: Fetch, table: Table, column: str) -> Sequence[OriginColumn]:
-    """Return the columns of the relations below a table or view whose values one column of it shows, under any name.
+    """Return the columns, under any name, from which the values of one column of a table or view come.
 
     :param fetch: runs a query on the source database and returns its rows
     :param table: the table or view

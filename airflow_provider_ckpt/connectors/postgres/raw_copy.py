@@ -3,7 +3,7 @@
 A lane does this if nothing is transformed and every column has the same type in both tables. Types are compared when
 the lane opens its connections; each batch then checks that no column of either table was altered. A batch is read into
 memory, claimed, sent and committed like any other; only the conversion to Arrow and back is saved, which is most of a
-lane's work. After an error that may pass by itself, such as a deadlock, the attempt has failed. Any other problem (a
+lane's work. After an error that may pass by itself, such as a deadlock, the outcome is ``failed``. Any other problem (a
 row that the target refuses, a lost connection, an existing receipt) leaves nothing in the target, and the lane then
 delivers this batch and those after it with :class:`~.reader.PostgresReader` and :class:`~.writer.PostgresWriter`, which
 find the bad rows and report the errors.
@@ -116,8 +116,8 @@ class PostgresRawCopy:
     def read(self, task: BatchTask) -> RawRows | None:
         """Read a batch as raw COPY data; see :meth:`RawCopy.read`. The first call opens both connections.
 
-        Return None for a replay of dead letters, for a batch that is to be rejected or voided, and for a batch that
-        cannot be copied raw. After a batch of the last kind, all further calls return None.
+        Return None for a replay of dead letters, for a batch with another instruction than ``deliver``, and for a batch
+        that cannot be copied raw. After a batch that cannot be copied raw, all further calls return None.
 
         :param task: the batch
         """

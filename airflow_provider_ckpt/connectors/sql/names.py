@@ -62,7 +62,9 @@ def dataset(section: ConnectorSection, connection: Connection | None) -> tuple[s
 
 
 def dead_letter_place(pipeline: Pipeline, _: Callable[[str], Connection]) -> str:
-    """Return a phrase that tells a user where a pipeline's dead letters are stored; see :class:`SinkType`.
+    """Return the place of a pipeline's dead letters for messages: ``table <name> of connection <id>``.
+
+    See :class:`SinkType`.
 
     :param pipeline: the pipeline; the table is in the target's schema
     """

@@ -37,7 +37,7 @@ def differences(
     may_lack: Collection[str] = (),
     may_add: bool = False,
 ) -> list[str]:
-    """Return a phrase for each difference between a table's columns and those of rows, such as ``a is missing (int)``.
+    """Return the differences between a table's columns and those of rows, for a message: ``a is missing (int)``.
 
     :param table_types: type of each of the table's columns, by name
     :param row_types: type of each of the rows' columns, by name

@@ -251,7 +251,7 @@ class ReceiptChain:
 
 
 def _describe_lost(newer: ReceiptNode) -> str:
-    """Return a phrase for the receipts that are lost with older nodes, such as ``the receipts up to 0#41``.
+    """Return the receipts that are lost with older nodes, for a message, such as ``the receipts up to 0#41``.
 
     :param newer: oldest node that can be read
     """
