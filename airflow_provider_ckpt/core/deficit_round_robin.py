@@ -2,8 +2,12 @@
 
 A *turn* is a period in which one table works, wave by wave; only some tables have a turn at the same time. At the
 beginning of a turn the table gets a quantum of records. The turn ends when the table has read that many records and
-another table waits. Records beyond the quantum are the table's deficit, which its later quanta repay. The decisions are
-pure: the caller runs the tables.
+another table waits. Records beyond the quantum are the table's deficit, which its later quanta repay.
+
+A table is *in progress* from its first turn until it pauses or ends; only some tables are in progress at the same time,
+since each holds a lease and connections. While another table waits to be in progress and none can be, a table that has
+had a number of turns, or that sleeps, is to *pause*: it is no longer in progress, and waits behind the others. A table
+that cannot pause goes on taking turns. The decisions are pure: the caller runs the tables.
 """
 
 from __future__ import annotations
@@ -20,16 +24,20 @@ class DeficitRoundRobin:
     :param tables: names of the tables, in the order of their first turns
     :param quantum: number of records that a table may read in each turn while others wait, at least 1
     :param at_once: maximum number of tables that work at the same time, at least 1
-    :param most_begun: maximum number of tables that have begun and not ended, at least ``at_once``
+    :param most_in_progress: maximum number of tables in progress, at least ``at_once``
+    :param turns_each: number of turns after which a table in progress is to pause if another one waits to be in
+        progress, at least 1; None if no table pauses
     """
 
     tables: Iterable[str]
     quantum: int
     at_once: int
-    most_begun: int
+    most_in_progress: int
+    turns_each: int | None = None
     _waiting: deque[str] = field(init=False)
     _working: set[str] = field(init=False, default_factory=set)
-    _begun: set[str] = field(init=False, default_factory=set)
+    _turns: dict[str, int] = field(init=False, default_factory=dict)
+    _to_pause: set[str] = field(init=False, default_factory=set)
     _credit: dict[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -41,7 +49,7 @@ class DeficitRoundRobin:
 
         A table that still has a deficit after it got its quantum waits for the next round.
 
-        :return: the tables that begin their first turn
+        :return: the tables that are in progress from now on
         """
         fresh = []
         while len(self._working) < self.at_once and (table := self._next()) is not None:
@@ -52,9 +60,10 @@ class DeficitRoundRobin:
                 self._waiting.append(table)
                 continue
             self._working.add(table)
-            if table not in self._begun:
-                self._begun.add(table)
+            if table not in self._turns:
+                self._turns[table] = 0
                 fresh.append(table)
+            self._turns[table] += 1
         return fresh
 
     def is_working(self, table: str) -> bool:
@@ -65,23 +74,31 @@ class DeficitRoundRobin:
         """Return whether no other table works or waits for a turn; other tables may sleep."""
         return not (self._working | set(self._waiting)) - {table}
 
+    def records_left(self, table: str) -> int | None:
+        """Return the records left of a working table's quantum, at least 1; None if no other table can get its turn."""
+        return self._credit[table] if self._next() is not None or self._is_crowded else None
+
     def charge(self, table: str, records: int) -> None:
-        """Subtract the records of a wave from the quantum of a working table.
+        """Subtract the records of a wave from a table's quantum.
 
         The table's turn ends if the quantum is used up and another table can begin a turn. A wave that read nothing,
-        because its batches failed, ends the turn as well.
+        because its batches failed, ends the turn as well. A table that sleeps has no turn to end.
 
         :param table: the table
         :param records: number of records that the wave has read
         """
         self._credit[table] -= records
-        if self._credit[table] > 0 and records > 0:
+        if table not in self._working or (self._credit[table] > 0 and records > 0):
             return
-        if self._next() is not None:
+        if self._is_crowded and self.turns_each is not None and self._turns[table] >= self.turns_each:
+            self._working.remove(table)
+            self._to_pause.add(table)
+        elif self._next() is not None:
             self._working.remove(table)
             self._waiting.append(table)
         elif self._credit[table] <= 0:  # rounds in which no other table takes part
             self._credit[table] = self._credit[table] % self.quantum or self.quantum
+            self._turns[table] += 1
 
     def sleep(self, table: str) -> None:
         """End a table's turn, or its wait for a turn; the table keeps its deficit.
@@ -91,27 +108,56 @@ class DeficitRoundRobin:
         :param table: the table
         """
         self._working.discard(table)
-        if table in self._begun and table in self._waiting:
+        self._to_pause.discard(table)
+        if table in self._waiting:
             self._waiting.remove(table)
 
     def ask(self, table: str) -> None:
-        """Let a sleeping table wait for its next turn; nothing changes if the table works or waits already.
+        """Let a sleeping or paused table wait for its next turn; nothing changes if it works or waits already.
 
-        :param table: the table, which has begun
+        A table that was to pause, but has not paused, stays in progress.
+
+        :param table: the table, which has had a turn
         """
+        self._to_pause.discard(table)
         if table not in self._working and table not in self._waiting:
             self._waiting.append(table)
 
-    def end(self, table: str) -> None:
-        """End the run of a table: it gets no further turn, and another table may begin in its place.
+    def must_pause(self, table: str, *, sleeps: bool) -> bool:
+        """Return whether a table in progress is to pause now, so that another one can be in progress in its place.
+
+        :param table: the table
+        :param sleeps: whether the table sleeps; then the number of its turns does not matter
+        """
+        if sleeps and self._is_crowded:
+            self._to_pause.add(table)
+        return table in self._to_pause
+
+    def pause(self, table: str) -> None:
+        """Take a table out of progress; it keeps its deficit, and gets a turn after it has asked for one.
 
         :param table: the table
         """
         self.sleep(table)
-        self._begun.discard(table)
+        self._turns.pop(table, None)
+
+    def end(self, table: str) -> None:
+        """End the run of a table: it gets no further turn, and another table may be in progress in its place.
+
+        :param table: the table
+        """
+        self.pause(table)
         self._credit[table] = 0
 
+    @property
+    def _is_crowded(self) -> bool:
+        """Whether more tables wait to be in progress than can be, with the places of those that are to pause."""
+        if self.turns_each is None:
+            return False
+        outside = sum(table not in self._turns for table in self._waiting)
+        return outside > self.most_in_progress - len(self._turns) + len(self._to_pause)
+
     def _next(self) -> str | None:
-        """Return the first waiting table that may work under the limit of begun tables; None if there is none."""
-        may_begin = len(self._begun) < self.most_begun
-        return next((table for table in self._waiting if may_begin or table in self._begun), None)
+        """Return the first waiting table that may work under the limit of tables in progress; None if none may."""
+        may_begin = len(self._turns) < self.most_in_progress
+        return next((table for table in self._waiting if may_begin or table in self._turns), None)

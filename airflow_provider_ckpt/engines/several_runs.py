@@ -19,6 +19,7 @@ from airflow_provider_ckpt.replication.run.replicate import replicate
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
+    from airflow_provider_ckpt.replication.run.summary import RunSummary
     from airflow_provider_ckpt.replication.setup import PipelineContext
 
 log = logging.getLogger(__name__)
@@ -29,8 +30,12 @@ _AT_ONCE = 4
 _QUANTUM = 100_000
 """Number of records after which a run's turn to execute waves ends if another run waits: a few seconds of work."""
 
-_BEGUN_EACH = 2
+_IN_PROGRESS_EACH = 2
 """Number of runs in progress on a shared Spark, per run that may work at once; the others wait for turn or retry."""
+
+_TURNS_EACH = 10
+"""Number of turns after which a run pauses if another one waits to begin: a million records, after which the second
+that it takes to open source and sink again matters little."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +63,7 @@ def run_several(
         which they begin
     :param at_once: largest number of runs that execute waves at a time; None for four, or for one if any of the
         pipelines starts a Spark of its own. On a shared Spark, as many further runs may be in progress and wait for
-        their turn
+        their turn, and a run pauses if it has had many turns and others wait to begin
     :param lanes_each: largest number of lanes that a run occupies while another one works or waits for its turn; None
         for no limit
     :return: the result of each, by the same names
@@ -66,7 +71,10 @@ def run_several(
     renewals = {ledger: LeaseRenewals(ledger) for ledger in {setup.ledger for setup in setups.values()}}
     own_spark = any(starts_own_spark(setup.pipeline) for setup in setups.values())
     most = at_once or (1 if own_spark else _AT_ONCE)
-    limits = Limits(most, most if own_spark else most * _BEGUN_EACH, _QUANTUM, lanes_each)
+    if own_spark:
+        limits = Limits(most, most, _QUANTUM, lanes_each)
+    else:
+        limits = Limits(most, most * _IN_PROGRESS_EACH, _QUANTUM, lanes_each, _TURNS_EACH)
     runs = {name: _Run(replace(setup, renewals=renewals[setup.ledger])) for name, setup in setups.items()}
     return {
         name: RunResult("failed", error_text(result)) if isinstance(result, Exception) else result
@@ -91,12 +99,24 @@ class _Run:
         """
         pipeline = self._setup.pipeline
         try:
-            summary = replicate(replace(self._setup, check=turn.check, turn=turn), make_engine(pipeline)).to_json()
+            summary = self._replicate(turn)
+            while turn.is_paused:
+                log.info("%s pauses, so that another pipeline can begin", pipeline.name)
+                turn.resume()
+                summary = summary.merge(self._replicate(turn))
         except Exception as error:
             log.error("%s failed: %s", pipeline.name, error_text(error))  # no traceback, not even with -v
             raise
-        held = held_error(pipeline, summary)
-        return RunResult("held" if held else "done", held, summary)
+        document = summary.to_json()
+        held = held_error(pipeline, document)
+        return RunResult("held" if held else "done", held, document)
+
+    def _replicate(self, turn: SharedTurn) -> RunSummary:
+        """Execute the run until it ends or pauses, and return its summary.
+
+        :param turn: the run's permission to execute waves
+        """
+        return replicate(replace(self._setup, check=turn.check, turn=turn), make_engine(self._setup.pipeline))
 
 
 def held_error(pipeline: Pipeline, summary: Mapping[str, Any]) -> str | None:

@@ -7,11 +7,21 @@ class Turn:
     """Permission of a run to execute waves in Spark; in this class, a run always has it.
 
     :class:`~.parallel_runs.SharedTurn` is for runs that share a process, and which therefore take turns.
+
+    :ivar seconds_used: seconds of the run's time budget that it used before it paused, 0 if it never paused
     """
+
+    def __init__(self) -> None:
+        self.seconds_used = 0.0
 
     @property
     def most_lanes(self) -> int | None:
         """Largest number of lanes of the next wave; None for as many as the pipeline declares."""
+        return None
+
+    @property
+    def most_records(self) -> int | None:
+        """Number of records after which the next wave should end, at least 1; None for no limit."""
         return None
 
     def charge(self, records: int) -> None:
@@ -30,3 +40,14 @@ class Turn:
         """
         del seconds
         return True
+
+    def must_pause(self, seconds_used: float, seconds_idle: float) -> bool:
+        """Return whether the run must pause: end and release its lease, so that another run of the process can begin.
+
+        A run that cannot pause does not call this.
+
+        :param seconds_used: seconds of its time budget that the run has used
+        :param seconds_idle: seconds for which the run has nothing to do; 0 if it could execute a wave now
+        """
+        del seconds_used, seconds_idle
+        return False

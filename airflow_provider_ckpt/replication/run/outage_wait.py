@@ -32,6 +32,11 @@ class OutageWait:
         self._outages = 0
         self._ledger_outages = 0
 
+    @property
+    def in_outage(self) -> bool:
+        """True if the newest wave failed because of the sink or source as a whole."""
+        return self._outages > 0
+
     def wait(self, error: ErrorInfo, outcomes: Sequence[Outcome]) -> None:
         """Wait after a wave that failed because of the sink or source as a whole.
 

@@ -21,6 +21,9 @@ log = logging.getLogger(__name__)
 _STOP_SECONDS = 20.0
 """Longest time in seconds to wait for the runs in progress after they were asked to stop."""
 
+_CHECK_SECONDS = 1.0
+"""Seconds between two checks of a paused run whether the runs must stop."""
+
 T = TypeVar("T")
 
 
@@ -36,16 +39,20 @@ class Limits:
     """Limits of several runs that share a process and its Spark.
 
     :param at_once: largest number of runs that have their turn at a time, at least 1
-    :param most_begun: largest number of runs in progress, of which some wait for their next turn; at least ``at_once``
+    :param most_in_progress: largest number of runs in progress, of which some wait for their next turn; at least
+        ``at_once``
     :param quantum: number of records after which a run's turn ends if another run waits for one
     :param lanes_each: largest number of lanes that a run occupies while another run works or waits for its turn; None
         for no limit
+    :param turns_each: number of turns after which a run pauses if another run waits to begin or to resume; None if no
+        run pauses
     """
 
     at_once: int
-    most_begun: int
+    most_in_progress: int
     quantum: int
     lanes_each: int | None = None
+    turns_each: int | None = None
 
 
 class ParallelRuns(Generic[T]):
@@ -61,11 +68,13 @@ class ParallelRuns(Generic[T]):
     def __init__(self, runs: Mapping[str, Callable[[SharedTurn], T]], limits: Limits) -> None:
         self._runs = runs
         self._limits = limits
-        self._order = DeficitRoundRobin(runs, limits.quantum, limits.at_once, limits.most_begun)
+        self._order = DeficitRoundRobin(
+            runs, limits.quantum, limits.at_once, limits.most_in_progress, limits.turns_each
+        )
         self._changed = threading.Condition()
         self._ended: SimpleQueue[tuple[str, T | Exception]] = SimpleQueue()
         self._stopped = threading.Event()
-        self._threads: list[threading.Thread] = []
+        self._threads: dict[str, threading.Thread] = {}
 
     def run(self) -> dict[str, T | Exception]:
         """Execute all runs, and return by pipeline name the result of each, or the exception with which it failed.
@@ -92,9 +101,10 @@ class ParallelRuns(Generic[T]):
         with self._changed:
             change(self._order)
             for name in () if self._stopped.is_set() else self._order.grant():
-                thread = threading.Thread(target=self._work, args=(name,), name=f"ckpt-run-{name}", daemon=True)
-                self._threads.append(thread)
-                thread.start()
+                if name not in self._threads:  # else it resumes
+                    thread = threading.Thread(target=self._work, args=(name,), name=f"ckpt-run-{name}", daemon=True)
+                    self._threads[name] = thread
+                    thread.start()
             self._changed.notify_all()
 
     def wait_for_turn(self, name: str, seconds: float) -> bool:
@@ -113,6 +123,32 @@ class ParallelRuns(Generic[T]):
         """
         with self._changed:
             return None if self._order.is_alone(name) else self._limits.lanes_each
+
+    def most_records(self, name: str) -> int | None:
+        """Return the number of records that are left of the turn of a run; None if no other run can get the turn.
+
+        :param name: name of the run's pipeline
+        """
+        with self._changed:
+            return self._order.records_left(name)
+
+    def must_pause(self, name: str, *, sleeps: bool) -> bool:
+        """Return whether a run is to pause now, so that another one can begin or resume.
+
+        :param name: name of the run's pipeline
+        :param sleeps: whether the run waits for something other than its turn
+        """
+        with self._changed:
+            return self._order.must_pause(name, sleeps=sleeps)
+
+    def sleep(self, seconds: float) -> None:
+        """Wait for some time.
+
+        :param seconds: time to wait
+        :raises RunStoppedError: if the runs must stop
+        """
+        self._stopped.wait(seconds)
+        self.check()
 
     def check(self) -> None:
         """Raise an error if the runs must stop.
@@ -141,7 +177,7 @@ class ParallelRuns(Generic[T]):
         self._stopped.set()
         deadline = time.monotonic() + _STOP_SECONDS
         with self._changed:
-            threads = list(self._threads)
+            threads = list(self._threads.values())
         for thread in threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         if any(thread.is_alive() for thread in threads):
@@ -153,11 +189,15 @@ class SharedTurn(Turn):
 
     :param runs: the runs that share the process
     :param name: name of the run's pipeline
+    :ivar is_paused: whether the run was told to pause, and has not resumed since
     """
 
     def __init__(self, runs: ParallelRuns[T], name: str) -> None:
+        super().__init__()
         self._runs = runs
         self._name = name
+        self.is_paused = False
+        self._seconds_idle = 0.0
 
     def check(self) -> None:
         """Raise an error if the run must stop.
@@ -173,6 +213,11 @@ class SharedTurn(Turn):
         There is a limit only while another run has its turn or waits for it.
         """
         return self._runs.most_lanes(self._name)
+
+    @property
+    def most_records(self) -> int | None:
+        """Number of records that are left of the run's turn, at least 1; None if no other run can get the turn."""
+        return self._runs.most_records(self._name)
 
     def charge(self, records: int) -> None:
         """Count the records of a wave that has ended against the run's turn.
@@ -194,3 +239,29 @@ class SharedTurn(Turn):
         """
         self._runs.change(lambda order: order.ask(self._name))
         return self._runs.wait_for_turn(self._name, seconds)
+
+    def must_pause(self, seconds_used: float, seconds_idle: float) -> bool:
+        """Return whether the run must pause, because another run waits to begin or to resume, and cannot otherwise.
+
+        A run that could execute a wave pauses after a number of turns; one that has nothing to do pauses at once.
+
+        :param seconds_used: seconds of its time budget that the run has used
+        :param seconds_idle: seconds for which the run has nothing to do; 0 if it could execute a wave now
+        """
+        self.is_paused = self._runs.must_pause(self._name, sleeps=seconds_idle > 0)
+        self.seconds_used, self._seconds_idle = seconds_used, seconds_idle
+        return self.is_paused
+
+    def resume(self) -> None:
+        """Give up the run's place among the runs in progress; wait until it has something to do and its next turn.
+
+        The time for which it has nothing to do counts against its time budget; the wait for the turn does not.
+
+        :raises RunStoppedError: if the runs must stop
+        """
+        self._runs.change(lambda order: order.pause(self._name))
+        self._runs.sleep(self._seconds_idle)
+        self.seconds_used += self._seconds_idle
+        while not self.take(_CHECK_SECONDS):
+            self._runs.check()
+        self.is_paused = False

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class RunSummary:
-    """Summary of one run of one pipeline; the summaries of several tasks of a DAG run are merged.
+    """Summary of one run of one pipeline, merged from the summaries of its tasks, or of its parts if it paused.
 
     :param pipeline: name of the pipeline
     :param epoch: epoch of the lease
@@ -114,15 +114,19 @@ class RunSummary:
         self.steps[step] = round(self.steps.get(step, 0.0) + seconds, 4)
 
     def merge(self, later: RunSummary) -> RunSummary:
-        """Return one summary of two tasks of the same run, this one and a later one; counts are added up.
+        """Return one summary of two parts of the same run, this one and a later one; counts are added up.
 
-        :param later: summary of the later task
+        The unresolved batches are those of the later part; batches that were sent at most once and have no receipt are
+        those of both parts.
+
+        :param later: summary of the later part
         """
         checkpoint = {
             name: {"before": self.checkpoint.get(name, positions)["before"], "after": positions["after"]}
             for name, positions in {**self.checkpoint, **later.checkpoint}.items()
         }
         steps = Counter(self.steps) + Counter(later.steps)
+        unconfirmed = self.batches_by_state.get(BatchState.SENT.value, 0)
         records = self.records + later.records
         leaves = routes(
             dead_lettered=records.dead_lettered,
@@ -136,7 +140,7 @@ class RunSummary:
             run=later.run or self.run,
             route=[leaf.value for leaf in leaves],
             batches=self.batches + later.batches,
-            batches_by_state=later.batches_by_state,
+            batches_by_state=dict(Counter(later.batches_by_state) + Counter({BatchState.SENT.value: unconfirmed})),
             records=records,
             retried=self.retried + later.retried,
             checkpoint=checkpoint,

@@ -28,6 +28,8 @@ _ACTION_CHECK_SECONDS = 1.0
 class TimeBudget:
     """Time budget of one :class:`Run`, which begins with the creation of this object, and the waits inside it.
 
+    What the run used before it paused counts.
+
     :param run: run in progress, whose lease is held and whose source and sink are open
     :param random_deviation: function that returns a random number in [-1, 1], by which delays of retries are spread
     """
@@ -36,7 +38,7 @@ class TimeBudget:
         self._run = run
         self._random_deviation = random_deviation
         self._budget = run.pipeline.run.time_budget.total_seconds()
-        self._deadline = time.monotonic() + self._budget
+        self._deadline = time.monotonic() + self._budget - run.setup.turn.seconds_used
 
     @property
     def is_overdue(self) -> bool:
@@ -52,12 +54,22 @@ class TimeBudget:
         """Seconds left of the budget; 0 when it is over."""
         return max(self._deadline - time.monotonic(), 0.0)
 
-    def wait_until(self, moment: datetime) -> None:
+    def must_pause(self, due: datetime | None) -> bool:
+        """Return whether the run must pause, so that another run of this process can begin.
+
+        :param due: time at which the run has something to do; None if it has now
+        """
+        left = self.seconds_left
+        idle = 0.0 if due is None else min(max((due - utcnow()).total_seconds(), 0.0), left)
+        return self._run.setup.turn.must_pause(self._budget - left, idle)
+
+    def wait_until(self, moment: datetime, *, may_pause: bool = False) -> None:
         """Wait until a time, but not beyond the end of the budget; return early after applying a stored action.
 
         Meanwhile another run of this process may have the turn to execute waves.
 
         :param moment: the time
+        :param may_pause: whether to return early if the run must pause
         :raises StaleEpochError: if the lease was lost
         """
 
@@ -65,6 +77,8 @@ class TimeBudget:
             left = min((moment - utcnow()).total_seconds(), self.seconds_left)
             if left > 0:
                 self._run.setup.turn.leave()
+                if may_pause and self.must_pause(moment):
+                    return True
                 time.sleep(min(left, _POLL_SECONDS))
             return left <= 0
 

@@ -20,7 +20,12 @@ from airflow_provider_ckpt.core.errors import (
     LedgerUnavailableError,
 )
 from airflow_provider_ckpt.core.failure_decisions import RetryBatch
-from airflow_provider_ckpt.core.lane_assignment import distribute, first_of_each_partition, without_blocked
+from airflow_provider_ckpt.core.lane_assignment import (
+    distribute,
+    first_of_each_partition,
+    within_records,
+    without_blocked,
+)
 from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.ranges import position_text
 from airflow_provider_ckpt.core.wave_messages import Outcome, Wave
@@ -82,7 +87,7 @@ class WaveLoop:
         self._refresh = Refresh(run) if run.pipeline.refreshes else None
 
     def run(self) -> None:
-        """Execute waves until no batch is due or the time budget is over, then close Spark.
+        """Execute waves until no batch is due, the time budget is over or the run must pause, then close Spark.
 
         After an error, Spark is ended at once.
         """
@@ -110,12 +115,24 @@ class WaveLoop:
             due = [batch for batch in candidates if batch.not_before is None or batch.not_before <= utcnow()]
             if self._pipeline.pinned:
                 due = without_blocked(due, candidates)
-            if due:
+            moment = None if due else min(batch.not_before for batch in candidates if batch.not_before)
+            if self._may_pause and self._time_budget.must_pause(moment):
+                return  # without the refusals of planning, which are made again when the run has resumed
+            if moment is None:
                 self._take_turn(due)
             else:
-                self._time_budget.wait_until(min(batch.not_before for batch in candidates if batch.not_before))
+                self._time_budget.wait_until(moment, may_pause=self._may_pause)
         self._task_builder.finish()
         self._run.planning.raise_refused()
+
+    @property
+    def _may_pause(self) -> bool:
+        """Whether the run may pause.
+
+        It would lose the snapshot of a refresh, the batches that it does not begin any more, and the numbers of outages
+        in a row and of restarts of Spark, which are limited.
+        """
+        return self._refresh is None and not (self._skipped or self._outage_wait.in_outage or self._revivals)
 
     def _take_turn(self, due: list[Batch]) -> None:
         """Wait for the run's turn to execute waves; then execute a wave or publish a refresh.
@@ -183,7 +200,7 @@ class WaveLoop:
         self._run.sink.check_columns(shape.outputs if shape is not None and as_read else ready.columns)
         lanes = self._pipeline.consumer.lane_count(ready.parallelism)
         lanes = min(lanes, self._run.setup.turn.most_lanes or lanes)
-        chosen = self._choose_batches(due, lanes)
+        chosen = self._within_turn(self._choose_batches(due, lanes), lanes)
         # Before the batches begin, so that a batch whose file is gone stays planned instead of counting as sent.
         tasks = self._task_builder.tasks(chosen)
         self._skipped.update(self._task_builder.refused)
@@ -287,6 +304,19 @@ class WaveLoop:
         if registry.is_two_phase(self._pipeline):  # its waves are settled as a whole
             return due[: min(self._limit, self._cadence.max_batches)]
         return due[: self._limit]
+
+    def _within_turn(self, chosen: list[Batch], lanes: int) -> list[Batch]:
+        """Return the batches of a wave that the rest of the run's turn suffices for.
+
+        Each wave of a two-phase sink is a commit, so its batches are left to the pipeline's commit interval.
+
+        :param chosen: batches of the wave
+        :param lanes: number of lanes
+        """
+        most = self._run.setup.turn.most_records
+        if most is None or registry.is_two_phase(self._pipeline):
+            return chosen
+        return within_records(chosen, most, lanes)
 
     def _settle(self, outcomes: Sequence[Outcome], started: float, policy: DeliveryPolicy | None = None) -> None:
         """Settle a wave by its outcomes, log it, and halt or wait if the policy says so.

@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_ckpt.core.action import Action, ActionKind
-from airflow_provider_ckpt.core.errors import LeaseBusyError
+from airflow_provider_ckpt.core.errors import CkptError, LeaseBusyError
 from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.engines import several_runs
 from airflow_provider_ckpt.engines.session import SessionEngine
@@ -28,6 +28,7 @@ from tests.services.tables import execute, make_source, make_target, scalar
 
 BATCH = 10
 TTL = timedelta(seconds=2)
+SERIALIZATION_FAILURE, DISK_FULL = "40001", "53100"
 
 
 class Tables:
@@ -42,26 +43,28 @@ class Tables:
         self.rows: dict[str, int] = {}
         execute(
             self.dsn,
-            "CREATE TABLE pace (name text PRIMARY KEY, seconds float8, refuses bool)",
+            "CREATE TABLE pace (name text PRIMARY KEY, seconds float8, refusal text)",
             """
-            CREATE FUNCTION pace() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-                PERFORM pg_sleep(seconds) FROM pace WHERE name = TG_TABLE_NAME;
-                IF (SELECT refuses FROM pace WHERE name = TG_TABLE_NAME) THEN
-                    RAISE EXCEPTION 'not now' USING ERRCODE = '40001';
+            CREATE FUNCTION pace() RETURNS trigger LANGUAGE plpgsql AS $$ DECLARE found pace; BEGIN
+                SELECT * INTO found FROM pace WHERE name = TG_TABLE_NAME;
+                PERFORM pg_sleep(found.seconds);
+                IF found.refusal IS NOT NULL THEN
+                    RAISE EXCEPTION 'not now' USING ERRCODE = found.refusal;
                 END IF;
                 RETURN NULL;
             END $$
             """,
         )
 
-    def add(self, name: str, rows: int, *, seconds: float = 0.0, refuses: bool = False) -> None:
-        """Create a table with rows, each batch of which takes some time or is refused."""
+    def add(self, name: str, rows: int, *, seconds: float = 0.0, refusal: str | None = None) -> None:
+        """Create a table with rows, each batch of which takes some time, or is refused with an SQLSTATE."""
         self.rows[name] = rows
         make_source(self.dsn, f"{name}_source", rows)
         make_target(self.dsn, name)
+        code = "NULL" if refusal is None else f"'{refusal}'"
         execute(
             self.dsn,
-            f"INSERT INTO pace VALUES ('{name}', {seconds}, {refuses})",
+            f"INSERT INTO pace VALUES ('{name}', {seconds}, {code})",
             f"CREATE TRIGGER pace AFTER INSERT ON {name} FOR EACH STATEMENT EXECUTE FUNCTION pace()",
         )
 
@@ -89,7 +92,7 @@ class Tables:
         try:
             yield ended
         finally:
-            execute(self.dsn, "UPDATE pace SET seconds = 0, refuses = false")
+            execute(self.dsn, "UPDATE pace SET seconds = 0, refusal = NULL")
             thread.join(120)
         assert not thread.is_alive()
 
@@ -176,8 +179,59 @@ def test_small_tables_do_not_wait_for_large_ones_that_began_before(tables: Table
     assert tables.differences() == []
 
 
+def test_a_table_begins_although_those_in_progress_have_much_to_do(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(several_runs, "_TURNS_EACH", 2)
+    large = ["large_1", "large_2"]
+    for name in large:
+        tables.add(name, 600, seconds=0.2)
+    tables.add("late", 10)
+
+    with tables.running(1) as ended:
+        await_(lambda: tables.is_done("late"))
+        assert all(tables.delivered(name) < 100 for name in large)
+        await_(lambda: all(tables.delivered(name) >= 100 for name in large))
+
+    assert {result.state for result in ended.values()} == {"done"}
+    assert tables.differences() == []
+    summaries = {name: result.summary for name, result in ended.items() if result.summary is not None}
+    assert {name: summary["records"]["delivered"] for name, summary in summaries.items()} == tables.rows
+    assert max(summary["epoch"] for summary in summaries.values()) > 1, "a run that pauses releases its lease"
+
+
+def test_a_table_begins_although_those_in_progress_wait_for_a_retry(tables: Tables) -> None:
+    refused = ["refused_1", "refused_2"]
+    for name in refused:
+        tables.add(name, 20, refusal=SERIALIZATION_FAILURE)
+    tables.add("other", 100)
+
+    retry = {"max_attempts": 9, "initial_delay_ms": 10_000}
+    with tables.running(1, retry=retry) as ended:
+        started = time.monotonic()
+        await_(lambda: tables.is_done("other"))
+        assert time.monotonic() - started < 10
+        assert [tables.delivered(name) for name in refused] == [0, 0]
+
+    assert {result.state for result in ended.values()} == {"done"}
+    assert tables.differences() == []
+
+
+def test_a_table_goes_on_after_an_outage_during_which_others_worked(tables: Tables) -> None:
+    tables.add("down", 20, refusal=DISK_FULL)
+    others = ["other_1", "other_2"]
+    for name in others:
+        tables.add(name, 100, seconds=0.3)
+
+    with tables.running(1, retry={"max_attempts": 9, "initial_delay_ms": 500, "max_delay_ms": 2000}) as ended:
+        await_(lambda: tables.is_done(*others))
+
+    assert {name: result.error for name, result in ended.items()} == dict.fromkeys(tables.rows)
+    assert tables.differences() == []
+
+
 def test_a_table_whose_batch_fails_leaves_its_turn_until_the_retry(tables: Tables) -> None:
-    tables.add("refused", 20, refuses=True)
+    tables.add("refused", 20, refusal=SERIALIZATION_FAILURE)
     tables.add("other", 100)
 
     retry = {"max_attempts": 9, "initial_delay_ms": 5000}
@@ -210,6 +264,7 @@ class OthersFirst(Turn):
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.granted = threading.Event()
         self.asked = threading.Event()
 
@@ -234,6 +289,53 @@ def test_the_wait_for_a_turn_does_not_count_against_the_time_budget(orders: Repl
 
     assert summary.records == Counts(1000, 1000, 0, 0)
     assert 7 < summary.steps["turn"] < summary.seconds
+
+
+class AlwaysPauses(Turn):
+    """Turn of a run that is to pause at once."""
+
+    def must_pause(self, seconds_used: float, seconds_idle: float) -> bool:
+        """Pause."""
+        return True
+
+
+def test_a_run_that_pauses_has_released_its_lease(orders: Replication) -> None:
+    setup = replace(orders.setup(), turn=AlwaysPauses())
+    summary = replicate(setup, SessionEngine(orders.spark))
+
+    assert (summary.records, summary.batches_by_state) == (Counts(), {"planned": 10})
+    assert orders.run().records == Counts(1000, 1000, 0, 0)
+
+
+def test_a_run_that_paused_does_not_get_its_time_budget_again(orders: Replication) -> None:
+    turn = Turn()
+    turn.seconds_used = 60.0
+    setup = replace(orders.changed(run={"time_budget": "60s"}).setup(), turn=turn)
+
+    assert replicate(setup, SessionEngine(orders.spark)).records == Counts()
+
+
+def test_a_run_in_an_outage_does_not_pause(orders: Replication) -> None:
+    execute(
+        orders.dsn,
+        """
+        CREATE FUNCTION is_full() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            RAISE EXCEPTION 'full' USING ERRCODE = '53100';
+        END $$
+        """,
+        "CREATE TRIGGER full_ BEFORE INSERT ON target FOR EACH STATEMENT EXECUTE FUNCTION is_full()",
+    )
+    asked: list[float] = []
+
+    class PausesLater(Turn):
+        def must_pause(self, seconds_used: float, seconds_idle: float) -> bool:
+            asked.append(seconds_idle)
+            return len(asked) > 1
+
+    document = orders.changed(retry={"max_attempts": 3, "initial_delay_ms": 10})
+    with pytest.raises(CkptError, match="full"):
+        replicate(replace(document.setup(), turn=PausesLater()), SessionEngine(orders.spark))
+    assert len(asked) == 1
 
 
 def test_a_pipeline_can_be_drained_while_its_run_waits_for_its_turn(orders: Replication) -> None:

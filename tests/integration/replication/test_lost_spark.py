@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import EngineError
@@ -11,6 +12,7 @@ from airflow_provider_ckpt.core.wave_messages import Outcome, Wave
 from airflow_provider_ckpt.engines.session import SessionEngine
 from airflow_provider_ckpt.replication.run.engine_protocol import Check
 from airflow_provider_ckpt.replication.run.replicate import replicate
+from airflow_provider_ckpt.replication.turn import Turn
 from tests.services.replication import Replication
 from tests.services.tables import scalar
 
@@ -50,3 +52,16 @@ def test_a_batch_that_kills_spark_is_held_and_the_others_are_delivered(orders: R
     assert [[key.seq for key in keys] for keys in engine.deaths[-2:]] == [[KILLER], [KILLER]]
     assert scalar(orders.dsn, "SELECT count(*) FROM target") == 900
     assert summary.errors == {"Processing": len(engine.deaths)}
+
+
+def test_a_run_whose_spark_ended_does_not_pause(orders: Replication) -> None:
+    spread = orders.changed(consumer={"strategy": "round_robin", "lanes": 2}, retry={"rounds": 2})
+    engine = MortalEngine(spread)
+
+    class PausesAfterDeath(Turn):
+        def must_pause(self, seconds_used: float, seconds_idle: float) -> bool:
+            return bool(engine.deaths)
+
+    summary = replicate(replace(spread.setup(), turn=PausesAfterDeath()), engine)
+
+    assert summary.batches_by_state == {"held": 1}

@@ -32,6 +32,7 @@ from airflow_provider_ckpt.replication.run.acquire import acquire
 from airflow_provider_ckpt.replication.run.attach_or_reacquire import attach_or_reacquire
 from airflow_provider_ckpt.replication.run.replicate import replicate
 from airflow_provider_ckpt.replication.run.summary import RunSummary
+from airflow_provider_ckpt.replication.turn import Turn
 from tests.integration.connectors.interruptions import before, once
 from tests.integration.replication.refreshed_targets import TARGETS, LakeTarget, RefreshedTarget
 from tests.services.plain_engine import PlainEngine
@@ -377,3 +378,13 @@ def test_the_snapshot_keeps_the_pages_and_the_rows(countries: Replication) -> No
         with pytest.raises(CkptError, match="snapshot") as ended:
             source.locate([task], [])
         assert ended.value.recoverable
+
+
+def test_a_refresh_does_not_pause_since_it_would_lose_its_snapshot(countries: Replication) -> None:
+    class AlwaysPauses(Turn):
+        def must_pause(self, seconds_used: float, seconds_idle: float) -> bool:
+            return True
+
+    summary = replicate(replace(countries.setup(), turn=AlwaysPauses()), PlainEngine())
+
+    assert summary.records.delivered == ROWS

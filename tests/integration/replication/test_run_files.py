@@ -21,10 +21,13 @@ from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.core.lag import lag_positions
 from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.core.replayable_dead_letters import Selection
+from airflow_provider_ckpt.engines.session import SessionEngine
 from airflow_provider_ckpt.replication.actions.dead_letters import load_index, make_action, read_contents
 from airflow_provider_ckpt.replication.actions.fenced_actions import apply_fenced_or_store
 from airflow_provider_ckpt.replication.observe.lag import lag
 from airflow_provider_ckpt.replication.run.acquire import acquire
+from airflow_provider_ckpt.replication.run.replicate import replicate
+from airflow_provider_ckpt.replication.turn import Turn
 from tests.integration.connectors.files.files_sink_support import ids, rows, visible
 from tests.integration.connectors.files.files_support import lines, put, put_rows
 from tests.services.delta import read_delta
@@ -321,6 +324,26 @@ def test_a_file_that_is_gone_before_its_delivery_is_given_up_by_a_person(folders
     )
 
     folders.replication.run()
+
+    assert ids(folders.out) == [2, 3]
+
+
+def test_a_run_that_could_not_read_a_file_does_not_pause_but_reports_it(folders: Folders) -> None:
+    path = put(folders.inbox / "a.jsonl", lines(0, 2), at=1)
+    put(folders.inbox / "b.jsonl", lines(2, 2), at=2)
+    one_by_one = folders.replication.changed(commit_strategy={"commit_mode": "sync"}, consumer={"lanes": 1})
+    with pytest.raises(KeyboardInterrupt), acquire(one_by_one.setup()):
+        raise KeyboardInterrupt
+    path.unlink()
+    asked: list[float] = []
+
+    class PausesLater(Turn):
+        def must_pause(self, seconds_used: float, seconds_idle: float) -> bool:
+            asked.append(seconds_idle)
+            return len(asked) > 1
+
+    with pytest.raises(CkptError, match=r"a\.jsonl is gone"):
+        replicate(replace(one_by_one.setup(), turn=PausesLater()), SessionEngine(folders.replication.spark))
 
     assert ids(folders.out) == [2, 3]
 

@@ -63,6 +63,7 @@ def test_runs_with_a_spark_of_their_own_do_not_keep_it_while_others_work(
         given.turn.leave()
         begun.release()
         assert together.wait(30)
+        assert not (own_spark and given.turn.must_pause(0, 1))
         while not given.turn.take(1):
             given.check()
         now.remove(given.pipeline.name)

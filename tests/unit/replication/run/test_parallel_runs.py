@@ -137,3 +137,82 @@ def test_a_signal_also_stops_runs_that_wait_for_their_turn(monkeypatch: pytest.M
         runs.run()
 
     assert (len(begun), len(stopped)) == (4, 4)
+
+
+def test_runs_that_never_end_pause_so_that_all_begin() -> None:
+    begun, all_begun = set(), threading.Event()
+    resumed: list[str] = []
+
+    def work(name: str) -> Callable[[SharedTurn], int]:
+        def waves(turn: SharedTurn) -> int:
+            begun.add(name)
+            if len(begun) == 9:
+                all_begun.set()
+            count = 0
+            while not all_begun.is_set():
+                turn.check()
+                while not turn.take(1):
+                    turn.check()
+                turn.charge(100)
+                count += 1
+                if turn.must_pause(0, 0):
+                    turn.resume()
+                    assert not turn.is_paused
+                    resumed.append(name)
+            return count
+
+        return waves
+
+    limits = Limits(2, 3, 100, turns_each=2)
+    found = ParallelRuns({str(number): work(str(number)) for number in range(9)}, limits).run()
+
+    assert all(isinstance(count, int) and count <= 20 for count in found.values()), found
+    assert resumed
+
+
+def test_a_run_that_pauses_until_a_retry_uses_up_its_time_budget_meanwhile() -> None:
+    seen: list[float] = []
+
+    def wait(turn: SharedTurn) -> None:
+        turn.leave()
+        while not turn.must_pause(7.0, 0.3):
+            turn.check()
+        started = time.monotonic()
+        turn.resume()
+        seen.extend((time.monotonic() - started, turn.seconds_used))
+
+    ParallelRuns({"a": wait, "b": lambda _: None}, Limits(1, 1, 100, turns_each=9)).run()
+
+    assert seen[0] >= 0.3
+    assert seen[1] == pytest.approx(7.3)
+
+
+def test_a_signal_also_stops_paused_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, stopped = [], []
+
+    def work(turn: SharedTurn) -> None:
+        begun.append(1)
+        turn.leave()
+        try:
+            while not turn.must_pause(0, 3600):
+                turn.check()
+            turn.resume()
+        except RunStoppedError:
+            stopped.append(1)
+            raise
+
+    runs: ParallelRuns[None] = ParallelRuns({str(number): work for number in range(5)}, Limits(1, 1, 100, turns_each=1))
+
+    class Interrupted:
+        def get(self) -> None:
+            while len(begun) < 5:
+                time.sleep(0.01)
+            raise Signal
+
+    monkeypatch.setattr(runs, "_ended", Interrupted())
+    started = time.monotonic()
+    with pytest.raises(Signal):
+        runs.run()
+
+    assert len(stopped) == 5
+    assert time.monotonic() - started < 10

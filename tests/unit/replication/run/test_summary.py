@@ -53,3 +53,8 @@ def test_the_line_gives_the_known_lag_and_names_the_partitions_that_have_not_beg
 def test_what_waited_before_and_waits_no_more_is_gone() -> None:
     merged = _summary(batches_by_state={"planned": 2}, lag={"t": 7}).merge(_summary(lag={"t": 0}))
     assert (merged.batches_by_state, merged.lag) == ({}, {"t": 0})
+
+
+def test_batches_sent_at_most_once_without_a_receipt_add_up() -> None:
+    merged = _summary(batches_by_state={"sent": 2, "planned": 3}).merge(_summary(batches_by_state={"sent": 1}))
+    assert merged.batches_by_state == {"sent": 3}
