@@ -25,7 +25,7 @@ class DeadLetter:
 
     :param position: the record's position in the source
     :param key: bytes of the original key, if there is one
-    :param value: the original bytes; for a source of rows, the row as JSON
+    :param value: the original bytes, if there are any; for a source of rows, the row as JSON
     :param error: the reason why the record was not delivered
     :param headers: the record's origin, such as its topic or file (see :meth:`~.source_protocol.Reader.origin`)
     :param original_headers: names and values of the record's own headers, in order; a name may occur twice
@@ -39,7 +39,10 @@ class DeadLetter:
     original_headers: Sequence[tuple[str, bytes | None]] = ()
 
     def content_texts(self) -> dict[str, str | None]:
-        """Return the record's key and value, each as text and in base64, by name; a text is None if not UTF-8."""
+        """Return the record's key and value: ``key``, ``key_base64``, ``value`` and ``value_base64``.
+
+        A text is None if the bytes are not UTF-8; both forms are None if the record has no key or no value.
+        """
         return {
             "key": _text(self.key),
             "key_base64": _base64(self.key),
@@ -85,7 +88,7 @@ class BatchContent:
     :param already_stored: number of the batch's dead letters that a dead letter store outside the sink holds already,
         so that ``dead_letters`` does not contain them
     :param positions: positions of all records read, as :meth:`.RecordPositions.text` encodes them for the receipt; None
-        for a source in which no records appear late
+        if the source has no late records, so that receipts need no positions
     """
 
     rows: pa.Table
@@ -97,7 +100,7 @@ class BatchContent:
 
 
 def split_headers(texts: Mapping[str, str]) -> tuple[dict[str, str], tuple[tuple[str, bytes | None], ...]]:
-    """Separate headers that locate a dead letter from the record's own; inverse of :meth:`DeadLetter.header_texts`.
+    """Divide stored headers into the dead letter's and the record's own; inverse of :meth:`DeadLetter.header_texts`.
 
     :param texts: all headers as texts by name, with the record's own as JSON in ``original-headers``
     :return: the headers by name that locate the record in its source (:attr:`DeadLetter.headers`), and names and values
@@ -120,7 +123,7 @@ def _as_texts(value: bytes | None) -> tuple[str | None, ...]:
 
 
 def _text(value: bytes | None) -> str | None:
-    """Return bytes as text; None if they are not UTF-8."""
+    """Return bytes as text; None if there are none, or they are not UTF-8."""
     try:
         return None if value is None else value.decode()
     except UnicodeDecodeError:

@@ -55,9 +55,9 @@ class DeadLetterFiles:
         return dead_letters_directory(self.target, self.pipeline)
 
     def output(self, key: str) -> WrittenFiles:
-        """Describe the pipeline's dead letter files, as files that the pipeline writes and its source must not read.
+        """Return a description of the dead letter files, with which a source checks that it does not read them.
 
-        :param key: key of the pipeline's declaration that determines the directory, for messages
+        :param key: key of the pipeline's declaration that determines the directory, such as ``sink.path``, for messages
         """
         return WrittenFiles(key, self.directory, suffix=".jsonl", nested=True)
 

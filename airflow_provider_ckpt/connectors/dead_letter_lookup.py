@@ -1,4 +1,8 @@
-"""Read from a sink the stored dead letters to which the ledger's index refers by attempt, error type and number."""
+"""Read from a sink the dead letters that the ledger's index lists.
+
+The index names a dead letter by the attempt that wrote it, its error type, and its number: the first dead letter of
+that attempt and error type has the number 0.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +18,13 @@ from airflow_provider_ckpt.core.errors import SinkError
 def read_dead_letters(
     sink: Sink, wanted: Iterable[DeadLetters]
 ) -> Iterator[tuple[DeadLetters, list[StoredDeadLetter]]]:
-    """Yield each group of the ledger's dead letters, in the order given, with the stored dead letters it refers to.
+    """Yield entries of the ledger's index, in the order given, each with its dead letters as the sink stores them.
 
     The sink is queried only once.
 
     :param sink: the sink that stores the dead letters
-    :param wanted: groups of consecutive dead letters of one attempt and error type, as the ledger numbers them; the
-        groups of an attempt follow each other
-    :raises SinkError: if the sink holds fewer dead letters than a group refers to
+    :param wanted: entries of the index; those of the same attempt must follow each other
+    :raises SinkError: if the sink has fewer dead letters of an attempt and error type than an entry requires
     """
     groups = [(source, list(group)) for source, group in groupby(wanted, key=lambda dead_letters: dead_letters.source)]
     read = sink.dead_letters([source for source, _ in groups])

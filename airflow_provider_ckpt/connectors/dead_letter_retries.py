@@ -20,7 +20,10 @@ T = TypeVar("T")
 
 
 class DeadLettersRefusedError(CkptError):
-    """Error of a store that refuses a batch's dead letters although it works otherwise; a retry may succeed."""
+    """Error of a dead letter store that cannot store one batch's dead letters although the store itself is available.
+
+    A retry may succeed.
+    """
 
 
 def store_dead_letters(

@@ -85,7 +85,7 @@ class WriterWithDeadLetterStore:
         """Store the batch's dead letters in the dead letter store, then deliver its rows to the sink.
 
         If the sink refuses rows, the caller turns them into dead letters and calls again with the same task; that call
-        stores only the dead letters that were added.
+        stores only the dead letters that were added. See :meth:`.sink_protocol.Writer.deliver`.
 
         :raises DeadLetterQueueError: if a dead letter cannot be stored; then nothing of the batch is delivered or
             claimed
@@ -142,7 +142,7 @@ class SinkWithDeadLetterStore:
         self._store.check()
 
     def outputs(self) -> Sequence[Output]:
-        """Return the places that the sink and the dead letter store write to; see :class:`NamesOutputs`."""
+        """Return the outputs of the sink and of the dead letter store; see :class:`NamesOutputs`."""
         named = [part.outputs() for part in (self._sink, self._store) if isinstance(part, NamesOutputs)]
         return [output for outputs in named for output in outputs]
 
@@ -201,7 +201,7 @@ class SinkWithDeadLetterStore:
 
 
 def _with_error_types(outcome: Outcome, dead_letters: Sequence[DeadLetter]) -> Outcome:
-    """Add the number of dead letters by error type to an outcome, if this attempt claimed or staged the batch.
+    """Return an outcome with the number of dead letters by error type, if this attempt claimed or staged the batch.
 
     An outcome of any other attempt is returned unchanged: its dead letters do not count, or an earlier receipt counts
     them.

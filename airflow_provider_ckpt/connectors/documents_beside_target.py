@@ -14,7 +14,7 @@ from airflow_provider_ckpt.core.replay_content import Replay
 
 
 class DocumentsLayout(Protocol):
-    """Interface of an object that knows the paths of a sink's dead letters, replays and lists of source files."""
+    """Interface to the stored dead letters, replays and lists of source files of one pipeline."""
 
     @property
     def dead_letters(self) -> DeadLetterFiles:
@@ -32,7 +32,7 @@ class DocumentsLayout(Protocol):
 class DocumentsBesideTarget:
     """The methods of a :class:`~.sink_protocol.Sink` that keep dead letters, replays and file lists in files.
 
-    :param documents: paths of these files
+    :param documents: reads and writes these files
     """
 
     def __init__(self, documents: DocumentsLayout) -> None:

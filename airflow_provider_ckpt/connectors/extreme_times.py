@@ -1,4 +1,4 @@
-"""Convert dates and timestamps that Python or Arrow cannot represent to text: infinities and distant years.
+"""Write as text those dates and timestamps that Python or Arrow cannot represent: infinities and distant years.
 
 Python supports the years 1 to 9999; Arrow's own text conversion is correct from -32767 to 32767. PostgreSQL also has
 infinities and wider ranges. Dead letters write years before 1 as PostgreSQL does, with BC; delivered data writes years
@@ -46,10 +46,10 @@ _FIRST_DAY, _LAST_DAY = -12_687_428, 11_248_737
 """First and last day, counted from 1970, of the years that Arrow can convert to text."""
 
 _LEAST_UNWRAPPED = _INFINITY["timestamp"]
-"""Smallest number of microseconds since 1970 that stands for itself.
+"""Smallest number of the ADBC driver that is a count of microseconds since 1970, apart from the two infinities.
 
-The ADBC driver returns PostgreSQL's timestamps after the year 294246 as smaller numbers, since they wrap around like
-its infinities.
+PostgreSQL's timestamps after the year 294246 exceed 64 bits in that count. They wrap around: the driver returns a
+number that is less by 2**64, and so less than this one.
 """
 
 
@@ -109,7 +109,7 @@ def _to_python_value(value: pa.Scalar, text: _ToText, maps: _MapType) -> Any:
 
 
 def parse(written: Sequence[str | None], kind: pa.DataType) -> pa.Array:
-    """Parse texts of dates or timestamps, including those that :func:`to_text` returns.
+    """Parse texts of dates or timestamps: ISO 8601, and those that :func:`to_text` returns; None becomes null.
 
     :param written: the texts
     :param kind: Arrow type of the result: a date, or a timestamp in microseconds
@@ -175,7 +175,7 @@ def to_iso(column: pa.Array, between: str = "T") -> pa.Array:
 def date_text(number: int) -> str:
     """Return the text of a date, such as ``2024-02-29`` or ``0044-03-15 BC``.
 
-    Two numbers stand for the dates of PostgreSQL that are ``infinity`` and ``-infinity``.
+    The result is ``infinity`` or ``-infinity`` for the numbers that stand for them (:data:`_INFINITY`).
 
     :param number: days since 1970
     """
@@ -185,9 +185,9 @@ def date_text(number: int) -> str:
 def timestamp_text(number: int, *, zoned: bool) -> str:
     """Return the text of a timestamp, such as ``2024-02-29T12:00:00+00:00`` or ``0044-03-15T00:00:00 BC``.
 
-    Two numbers stand for the timestamps of PostgreSQL that are ``infinity`` and ``-infinity``.
+    The result is ``infinity`` or ``-infinity`` for the numbers that stand for them (:data:`_INFINITY`).
 
-    :param number: microseconds since 1970; a timestamp too late for 64 bits is less by 2**64
+    :param number: microseconds since 1970; if they exceed 64 bits, less by 2**64
     :param zoned: whether the timestamp is in UTC, not a local time without a zone
     """
     days, rest = divmod(number + 2**64 if number < _LEAST_UNWRAPPED else number, _MICROSECONDS_A_DAY)
@@ -251,7 +251,7 @@ def _date(number: int, rest: str = "") -> str:
 
 
 def _year_and_rest(number: int) -> tuple[int, str]:
-    """Return the year of a day (0 is 1 BC) and the remainder of its ISO date, such as ``(2024, "-02-29")``.
+    """Return the year of a date (0 is 1 BC) and its month and day as text, such as ``(2024, "-02-29")``.
 
     :param number: days since 1970
     """

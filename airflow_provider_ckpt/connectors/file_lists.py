@@ -28,7 +28,7 @@ class FileList:
 
     :param epoch: epoch of the run that stores the list
     :param files: at least one file, in the order of their ordinals
-    :param start: position from which the partition is read first, if its first files are in this list; else None
+    :param start: position from which the source partition is first read, if the discovery was its first; else None
     """
 
     epoch: int
@@ -62,7 +62,7 @@ def split_into_lists(files: Sequence[SourceFile], epoch: int, start: int | None 
 
     :param files: newly discovered files, in order
     :param epoch: epoch of the run that stores the lists
-    :param start: position from which the partition is read first, if these are its first files; else None
+    :param start: position from which the source partition is first read, if no files were discovered before; else None
     """
     part: list[SourceFile] = []
     size = 0
@@ -78,10 +78,10 @@ def split_into_lists(files: Sequence[SourceFile], epoch: int, start: int | None 
 
 
 def continuing_lists(known: Sequence[SourceFile], stored: Iterable[FileList]) -> list[FileList]:
-    """Return the stored lists that continue the ledger's list of files without a gap, in order.
+    """Return those of the lists stored in a sink that continue the ledger's list of files without a gap, in order.
 
     If several lists begin at the same file, the one with the highest epoch is taken. A list that names a known file, or
-    does not begin where the list before it ends, was stored by a run that had been fenced, and is ignored.
+    does not begin where the list before it ends, was stored by a run of an older epoch than the fence, and is ignored.
 
     :param known: the files recorded in the ledger, in order
     :param stored: every stored list that begins at or after the end of the known files

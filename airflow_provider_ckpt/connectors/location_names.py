@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def dataset(section: ConnectorSection, connection: Connection | None) -> tuple[str, str]:
     """Return the namespace and name of a path's dataset by OpenLineage's rules.
 
-    :param section: section ``source`` or ``sink``, whose place is the path
-    :param connection: the Airflow connection, whose path is prefixed to a relative one
+    :param section: section ``source`` or ``sink``, whose ``path`` is a path or URL
+    :param connection: the Airflow connection, whose path is prefixed to a relative ``path``
     """
     uri = open_location(section.place, section.place_key, connection).uri
     bucket, _, key = uri.partition("://")[2].partition("/")
@@ -26,10 +26,12 @@ def dataset(section: ConnectorSection, connection: Connection | None) -> tuple[s
 
 
 def dead_letter_place(pipeline: Pipeline, connections: Callable[[str], Connection]) -> str:
-    """Return a phrase that tells a user where the dead letters beside a target are stored; see :class:`SinkType`.
+    """Return the part of a message that tells where the dead letters beside a sink's target are stored.
 
-    :param pipeline: the pipeline, whose sink's place is a path
-    :param connections: function that returns the Airflow connection of an id
+    An example is ``the JSON lines under /data/out.dead_letters/orders``; see :class:`SinkType`.
+
+    :param pipeline: the pipeline; ``sink.path`` is a path or URL
+    :param connections: function that returns an Airflow connection by its id
     """
     connection = connections(pipeline.sink.connection) if pipeline.sink.connection else None
     target = open_location(pipeline.sink.place, "sink.path", connection)

@@ -1,4 +1,7 @@
-"""Places that a sink writes to. A source compares itself with them, to detect a pipeline that reads its own output."""
+"""Descriptions of the directories, tables and topics that a sink writes to.
+
+A source compares them with the files, table or topic that it reads, to detect a pipeline that reads its own output.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ class WrittenFiles:
     nested: bool = False
 
     def __str__(self) -> str:
-        """Return key and directory, for a message."""
+        """Return key and directory for a message, such as ``sink.path (/data/out)``."""
         return f"{self.key} ({self.directory})"
 
 
@@ -48,7 +51,7 @@ class WrittenTarget:
     identity: str
 
     def __str__(self) -> str:
-        """Return key and name, for a message."""
+        """Return key and name for a message, such as ``sink.table (public.orders)``."""
         return f"{self.key} ({self.name})"
 
 
@@ -57,10 +60,10 @@ Output = WrittenFiles | WrittenTarget
 
 @runtime_checkable
 class NamesOutputs(Protocol):
-    """A sink, or dead letter store, that names the places it writes to."""
+    """A sink or dead letter store that describes the directories, tables and topics to which it writes."""
 
     def outputs(self) -> Sequence[Output]:
-        """Return every existing place to which a run writes, and every directory that a run would create."""
+        """Return each directory, table and topic to which a run writes; if they do not exist yet, only directories."""
 
 
 @runtime_checkable
@@ -68,7 +71,7 @@ class ReadsOutputs(Protocol):
     """A source that detects whether it would read what a sink writes."""
 
     def reads(self, output: Output) -> bool:
-        """Return whether this source would read the records that a sink writes to the given place.
+        """Return whether this source would read records that a sink writes.
 
-        :param output: a place that :meth:`NamesOutputs.outputs` returned
+        :param output: a directory, table or topic to which the sink writes
         """

@@ -14,8 +14,8 @@ from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
 def to_receipt(row: Sequence[Any]) -> Receipt:
     """Return the receipt that a row of a receipts table contains.
 
-    :param row: generation, partition, seq, start, end, verdict, epoch, attempt, the four counts, time, bound and
-        positions; a time without a zone is in UTC
+    :param row: generation, partition, seq, start, end, verdict, epoch, attempt, the numbers of records read, delivered,
+        filtered and dead-lettered, time, bound and positions; a time without a zone is in UTC
     """
     generation, partition, seq, start, end, verdict, epoch, attempt, *counts, at, bound, positions = row
     assert isinstance(at, datetime)

@@ -1,4 +1,4 @@
-"""Store the positions of a batch's records in its receipt: a digest, and the full list where it is small enough.
+"""Store the positions of a batch's records in its receipt: a digest, and the full list if it is small enough.
 
 ``recover`` uses them to detect which records of a range appeared after the range was read, even if others have
 disappeared. The digest does not depend on the order of the records. It consists of their number and three sums over

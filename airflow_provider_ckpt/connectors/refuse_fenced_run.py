@@ -1,8 +1,8 @@
 """Refuse a run whose epoch is not the epoch of the sink's fence.
 
-Every sink stores its fence in its own way: the highest epoch that a run has raised the fence to. A sink reads that
-number and passes it to the functions here, which compare it with the run's epoch. Their errors name no batch; writers
-and committers add the batches with :func:`naming_batch` and :func:`name_batches`.
+The epoch of a fence is the highest epoch to which a run has raised it; every sink stores it in its own way. A sink
+reads this epoch and passes it to the functions here, which compare it with the run's epoch. Their errors name no batch;
+writers and committers add the batches with :func:`naming_batch` and :func:`name_batches`.
 """
 
 from __future__ import annotations

@@ -17,7 +17,8 @@ class ReplaceSection(Section):
     """Section ``replace``: the limits beyond which a refresh waits for a user before it replaces the target's rows.
 
     :param allow_empty: whether a refresh without rows may replace a target that has rows
-    :param max_shrink: greatest part of the target's rows that a refresh may lack, such as ``50%``
+    :param max_shrink: greatest decrease of the number of rows, as a part of the target's rows: ``50%`` means that a
+        refresh has at least half as many rows as the target
     """
 
     allow_empty: bool = False

@@ -1,4 +1,4 @@
-"""Remove rows from a batch, and count those that the sink refused as dead letters or as filtered."""
+"""Remove rows from a batch; rows that the sink refused are counted as dead letters or as filtered."""
 
 from __future__ import annotations
 

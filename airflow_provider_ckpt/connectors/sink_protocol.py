@@ -53,8 +53,8 @@ class Claims:
         identifier and table oid; Delta table id; Iceberg UUID; topic id); None if the target does not exist yet
     :param loss_evidence: sentence with evidence from the sink itself that delivered rows are gone although their
         receipts exist (truncated, rolled back …); None if there is no such evidence
-    :param lost_batches: batches whose rows are gone by that evidence, if :meth:`Sink.receipts` leaves out their
-        receipts
+    :param lost_batches: batches that have a receipt and whose rows are gone by that evidence; empty unless
+        :meth:`Sink.receipts` leaves out their receipts
     """
 
     epoch: int = 0
@@ -202,7 +202,9 @@ class ComparesTargets(Protocol):
     """A sink that explains how the target's identity differs from the identity of the target that was written to."""
 
     def compare_targets(self, before: str, now: str) -> str | None:
-        """Return a clause with the differing parts of two identities and usual causes; None if they cannot be compared.
+        """Return the part of an error message that names the differences of two identities and their usual causes.
+
+        Return None if nothing differs, or the identities cannot be compared.
 
         :param before: identity of the target that was written to
         :param now: identity of the target as it is now
@@ -214,7 +216,8 @@ class SinkThatCreatesTarget(Protocol):
     """A sink that creates a missing target with the source's columns, in :meth:`Sink.create_bookkeeping`.
 
     Until then nothing is changed: :meth:`Sink.check` and :meth:`Sink.check_columns` judge the target that would be
-    created, and :meth:`Sink.claims` reports no identity. A missing target below a fence is lost, and reported as such.
+    created, and :meth:`Sink.claims` reports no identity. If the pipeline's fence exists and the target does not,
+    the target was lost, which :meth:`Sink.claims` reports.
     """
 
     def create_target_from(self, columns: Callable[[], Sequence[SourceColumn]]) -> None:
@@ -240,7 +243,7 @@ class SinkWithSchemaChanges(Protocol):
 
         :param epoch: epoch of the run
         :param version: the version
-        :param steps: the changes of the target; a change that it has already is left out
+        :param steps: the changes of the target; those that were already made are skipped
         :raises ConfigError: if a column of the target cannot store the source's values; nothing was changed
         :raises FencedError: if the fence is at a newer epoch; nothing was changed
         :raises SinkError: if the version has a receipt already; nothing was changed
@@ -254,18 +257,19 @@ class ReplacingSink(Protocol):
     def prepare_staging(self, epoch: int, generation: int, abandoned_from: int | None) -> None:
         """Remove the rows that earlier refreshes of the pipeline have staged, so that a new refresh can stage its own.
 
-        A sink whose staged data becomes a part of the target removes only data that is provably abandoned: by the
-        generations given, or by a receipt ``void`` of the batch that was to publish.
+        A sink whose staged files become files of the target removes only those of refreshes that can never be
+        published: from the generation ``abandoned_from`` on, or with a receipt ``void`` of the batch that was to
+        publish.
 
         :param epoch: epoch of the run
         :param generation: generation of the new refresh
-        :param abandoned_from: first of the generations before it that were not published
-            (:attr:`.RefreshExtent.abandoned_from`)
+        :param abandoned_from: first of the generations directly before it whose refresh was not published; None if
+            there are none (:attr:`.RefreshExtent.abandoned_from`)
         :raises FencedError: if the fence is at a newer epoch; nothing is removed then
         """
 
     def row_counts(self, key: BatchKey) -> tuple[int, int]:
-        """Return two numbers of rows: those that a refresh has staged, by its receipts, and those in the target.
+        """Return the number of rows that a refresh has staged, as its receipts count them, and that of the target.
 
         :param key: the batch that publishes the refresh
         """
@@ -280,11 +284,11 @@ class ReplacingSink(Protocol):
     def publish(self, task: BatchTask, epoch: int, limits: ReplaceLimits | None) -> Outcome:
         """Replace the target's rows by the staged ones, with the receipt of the publishing batch, in one transaction.
 
-        Readers see the rows of one refresh before, and those of another after it. With the instruction ``void``, only
-        the receipt is claimed. If the batch has a receipt already, nothing is written.
+        Readers of the target see the old rows until then, and the new rows afterwards. With the instruction ``void``,
+        only the receipt is claimed. If the batch has a receipt already, nothing is written.
 
-        The limits are compared with the very rows that are replaced. They may be other rows than :meth:`row_counts` has
-        counted, since others may write to the target.
+        The limits are compared with a count of the rows that are replaced. It may differ from that of
+        :meth:`row_counts`, since others may write to the target in between.
 
         :param task: the batch that publishes; the positions before its range contain the rows
         :param epoch: epoch of the run
@@ -313,13 +317,13 @@ class Writer(Protocol):
     """Writing side of a sink; each lane has its own writer, whose connection stays open across batches."""
 
     def deliver(self, task: BatchTask, content: BatchContent) -> Outcome | Refused:
-        """Claim the verdict that the task's instruction asks for and write its effect, in one transaction.
+        """Claim the verdict that the task's instruction requests, and write rows and dead letters, in one transaction.
 
         With the instruction ``deliver``, ``content`` has rows and dead letters; with ``reject``, all records are dead
         letters; with ``void``, ``content`` is empty. The first claim of a batch wins: if the batch has a receipt
-        already, nothing is written, and the outcome has that receipt and ``receipt_existed``. A two-phase sink returns
-        ``staged``. A failed batch raises nothing: the outcome is ``failed`` with the error, and everything written is
-        rolled back.
+        already, nothing is written, and the outcome has that receipt and ``receipt_existed``. The writer of a two-phase
+        sink stages the batch instead, and the outcome is ``staged``. A failed batch raises nothing: the outcome is
+        ``failed`` with the error, and everything written is rolled back.
 
         If the sink refuses some rows (a constraint, a value that does not fit), the writer returns :class:`Refused`,
         and the lane calls the writer again with the other rows. Until then the writer may keep a transaction open that

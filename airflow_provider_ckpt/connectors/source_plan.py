@@ -12,7 +12,7 @@ from airflow_provider_ckpt.core.ranges import Range
 SOURCE_END = "reaches"
 """Key in a partition's state (:attr:`Plan.states`) under which a source stores the position after its newest record.
 
-Some of the records before this position may not be readable yet. Lag is counted up to it.
+This position can be beyond the closed bound. Lag is counted up to it.
 """
 
 SNAPSHOT = "snapshot"
@@ -60,8 +60,8 @@ class Start:
     """Position at which a partition starts for the first time.
 
     :param position: the position
-    :param files: for the files source, the discovered files, in order, over whose bytes or rows the position counts;
-        they are recorded with it, so that the position means the same bytes even if other files appear before the first
+    :param files: for the files source, the files discovered so far, in order; the position counts their bytes or rows.
+        They are recorded with the position, so that it keeps its meaning if other files appear before the first
         planning
     """
 
@@ -75,8 +75,8 @@ class RangeToPlan:
 
     :param partition: id of the partition
     :param start: first position to plan
-    :param end: end of the range, as for a gap to be planned again; None for all records up to the closed bound. If it
-        equals ``start``, there is nothing to split, and only the bound is requested
+    :param end: end of the range, if it is a gap that is planned again; None for all records up to the closed bound. If
+        it equals ``start``, no batch is wanted, only the closed bound (:attr:`Plan.bounds`)
     """
 
     partition: str
@@ -90,10 +90,11 @@ class RangeToPlan:
 
 
 FindUnreceipted = Callable[[str, Sequence[Range]], Sequence[Range] | None]
-"""Function that takes the id of a partition and ranges of it that were planned, and looks for records without receipt.
+"""Function that looks in planned ranges for records that were never read, since their positions are in no receipt.
 
-It returns ranges with the records that the source contains there now and whose positions are in no receipt; an empty
-sequence if there are none. It returns None if the receipts do not tell this for all of the given ranges.
+It takes the id of a partition and ranges of it, and returns ranges with such records, empty if there are none. It
+returns None if the receipts cannot prove for each record whether it was read. A planned batch without an attempt counts
+as read, since it will be.
 """
 
 
@@ -108,9 +109,10 @@ class PlanRequest:
     :param files: files discovered so far (files source)
     :param states: :attr:`Plan.states` of the previous planning, by partition
     :param committed: checkpoint of each partition: every batch before this position has a verdict
-    :param lag_only: whether the plan only serves to measure the lag; the source then hardly waits for a bound to close
-    :param find_unreceipted: function that finds records in ranges planned before that are in no receipt; None if not
-        available
+    :param lag_only: whether the plan only serves to measure the lag, so that the source does not wait long for a bound
+        to close
+    :param find_unreceipted: function that finds records that were never read in ranges that were planned before; None
+        if receipts are not available
     """
 
     ranges: Sequence[RangeToPlan]

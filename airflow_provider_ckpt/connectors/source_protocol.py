@@ -39,11 +39,11 @@ class RecordShape:
         ``headers`` and ``timestamp``; if False, typed columns
     :param columns: name and Spark SQL type of each column, in order
     :param version: number of the schema version to which the columns belong; None if the pipeline has no versions
-    :param source_columns: by name, number and type in the source of each column that is read, which a reader compares
-        with the source; empty without a version
-    :param refused: columns that the schema policy refuses: a record with a value in one of them is rejected. By name,
-        the Spark SQL type of the null that the output has instead (empty if the output lacks the column), and the key
-        of the policy
+    :param source_columns: for each column that is read, by name: its number and type in the source, with which a reader
+        checks that the source is unchanged; empty without a version
+    :param refused: columns that the schema policy refuses: a record in which one of them is not null is rejected. For
+        each column, by name: the Spark SQL type of the null that records have for the sink instead (empty if they do
+        not have the column), and the refusing key of the policy, such as ``new_column``
     """
 
     raw: bool
@@ -59,7 +59,7 @@ class RecordShape:
 
     @property
     def outputs(self) -> Sequence[tuple[str, str]]:
-        """Name and Spark SQL type of each column that a record has for the sink if the transform changes no column."""
+        """Name and Spark SQL type of each column that the sink receives if the transform changes no column."""
         nulls = {name: null for name, (null, _) in self.refused.items()}
         return [(name, nulls.get(name, kind)) for name, kind in self.columns if nulls.get(name) != ""]
 
@@ -119,7 +119,7 @@ class Source(Protocol):
     def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[PositionDigest] | None:
         """Return one digest for each range, computed from the positions of all records that the range contains now.
 
-        Return None if no record can appear in a range that was read.
+        Return None from a source in which no record can appear in a range that was read.
 
         :param partition: id of the partition
         :param ranges: ranges of the partition that were read
@@ -176,7 +176,7 @@ class PlanningAlarm:
 
 @runtime_checkable
 class WatchedSource(Protocol):
-    """A source that detects late records: those that appeared, after the last planning, below the end of its plan.
+    """A source that detects late records: those that appeared, after the last planning, at a position planned before.
 
     No later batch reads such records. The source detects them by comparing itself with the state that the last planning
     stored.
@@ -187,14 +187,14 @@ class WatchedSource(Protocol):
     ) -> PlanningAlarm | None:
         """Return the signs of missed records that would make a partition's next planning fail; None if there are none.
 
-        Such a sign shows that, since the last planning, records have got positions below the end of the plan, where no
+        Such a sign shows that, since the last planning, records have got positions that were planned already, where no
         run reads any more.
 
         :param partition: id of the partition
         :param end: end of the partition's plan: all positions before it were planned
         :param state: state that the last planning stored; see :attr:`Plan.states`
-        :param unread: function that finds records below the end of the plan that are in no receipt; None if not
-            available
+        :param unread: function that finds records that were never read below the end of the plan; None if receipts
+            are not available
         """
 
 
@@ -203,7 +203,7 @@ class DescribesColumns(Protocol):
     """A source that tells which columns it has now, with their types."""
 
     def columns(self) -> Sequence[SourceColumn]:
-        """Return the columns that the source has now, without those that the pipeline does not name."""
+        """Return the columns that the source has now; only those that the pipeline names, if it names any."""
 
 
 @runtime_checkable
@@ -227,16 +227,19 @@ class SourceWithColumns(DescribesColumns, Protocol):
 
 @runtime_checkable
 class RefreshedSource(Protocol):
-    """A source that each run reads as a whole, under a snapshot that the source holds (see ``core/refresh.py``)."""
+    """A source that each run reads as a whole, as of one moment (see ``core/refresh.py``).
+
+    A snapshot here is a view of the source's rows as of that moment, such as an open transaction of the database.
+    """
 
     def begin_refresh(self, partition: str) -> RefreshExtent:
-        """Take a snapshot of a partition and return its extent; the snapshot that was taken before ends.
+        """Take a snapshot of a partition, and return its id and the positions of the refresh; end an earlier snapshot.
 
         :param partition: id of the partition
         """
 
     def holds_snapshot(self, snapshot: str) -> bool:
-        """Return whether this object has taken a snapshot, which it holds until it takes another or is closed.
+        """Return whether this object holds a snapshot: it has taken it, has taken no other since, and is not closed.
 
         :param snapshot: id of the snapshot
         """

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def checked_counts(content: BatchContent, task: BatchTask, queue: DeadLetterQueue) -> Counts:
-    """Return the record counts of a batch, after checking that the batch may be sent.
+    """Return the record counts of a batch, after checking that they add up and that its dead letters are allowed.
 
     :param content: the batch after the transform
     :param task: the batch, for messages

@@ -1,6 +1,6 @@
 """Split ranges of a table into batches: the loop over the ranges, its result, and the default size of a batch.
 
-Each connector finds the bounds of batches in its own way.
+Each connector finds the positions at which batches end in its own way.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ AUTO_RECORDS = 50_000
 """Greatest number of records in a batch if the pipeline's ``commit_interval`` sets no number."""
 
 _ONE_BATCH_RECORDS = 20_000
-"""Greatest number of records that become one batch; more records are split into at least :data:`_MIN_BATCHES` batches.
+"""Greatest number of records in a range that is not divided so that several lanes can share it.
+
+A range with more records becomes at least :data:`_MIN_BATCHES` batches.
 """
 
 _MIN_BATCHES = 4
 
 MAX_COUNTED = _MIN_BATCHES * AUTO_RECORDS
-"""Number of records of a range from which on :func:`batch_records` needs no exact count."""
+"""Number at which a caller may stop counting: :func:`batch_records` has the same result for any higher number."""
 
 MAX_BATCHES = 2_000
 """Greatest number of batches in one plan of a connector that needs queries to find the end of each batch."""
@@ -41,7 +43,7 @@ class Split:
 
     @classmethod
     def without_rows(cls, partition: str, span: Range) -> Self:
-        """Return one batch that covers a range without rows, so that the checkpoint can move over it.
+        """Return a result with one batch that covers a range without rows, so that the checkpoint can move over it.
 
         :param partition: id of the source partition
         :param span: the range

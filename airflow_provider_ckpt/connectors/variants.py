@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _Decode = Callable[[Any], Any]
 _MAX_DIGITS = 100
-"""Decimal precision that exceeds every precision in Spark, so that no digit is rounded."""
+"""Precision with which decimals are decoded: greater than any precision in Spark, so that no digit is rounded."""
 
 
 def is_variant(kind: pa.DataType) -> bool:
