@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
 from airflow_provider_ckpt.api.health import ORDER
-from airflow_provider_ckpt.api.models.pipelines import DatabaseRow, Health
+from airflow_provider_ckpt.api.models.pipeline_list import DatabaseRow, Health
 from airflow_provider_ckpt.config.database.pipeline_names import database_of_pipeline
 from airflow_provider_ckpt.ledger.queries.overview import PipelineOverview
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from airflow_provider_ckpt.api.models.pipelines import Cause, Health
+from airflow_provider_ckpt.api.models.pipeline_list import Cause, Health
 from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.ledger.queries.overview import PipelineOverview
 

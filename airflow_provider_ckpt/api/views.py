@@ -10,16 +10,14 @@ from typing import Any
 from airflow_provider_ckpt.api.access import Access
 from airflow_provider_ckpt.api.health import NEED_A_PERSON, judge
 from airflow_provider_ckpt.api.models.fields import Counts, RunLink, shorten
-from airflow_provider_ckpt.api.models.pipelines import (
-    LagPoint,
-    Lease,
+from airflow_provider_ckpt.api.models.pipeline_detail import (
     PartitionRow,
-    PipelineRow,
     PublicationHold,
     Refresh,
     RefreshState,
     StoredActionRow,
 )
+from airflow_provider_ckpt.api.models.pipeline_list import LagPoint, Lease, PipelineRow
 from airflow_provider_ckpt.api.models.timeline import EventRow
 from airflow_provider_ckpt.config.database.pipeline_names import database_of_pipeline
 from airflow_provider_ckpt.core.batch_key import BatchKey, SideKind, side_kind
@@ -129,7 +127,7 @@ def pipeline_row(
 
 
 def lag_points(history: Sequence[lag_history.LagPoint]) -> list[LagPoint]:
-    """Return the API models of a pipeline's lag over time, relative to the lowest checkpoint in the history.
+    """Return the API models of a pipeline's lag over time, relative to the smallest sum of checkpoints in the history.
 
     :param history: the lag over time
     """

@@ -1,4 +1,4 @@
-"""Models of users' actions: the request, its dry run, the order to carry it out, the outcome, and proposals."""
+"""Models of users' actions: the requested action, its dry run, the request to carry it out, its outcome, proposals."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import Field
 from airflow_provider_ckpt.api.models.dead_letters import DeadLetterFilter
 from airflow_provider_ckpt.api.models.fields import ApiModel, BatchName, Moment, Position, RunLink
 from airflow_provider_ckpt.api.models.lines import PartitionLine
-from airflow_provider_ckpt.api.models.pipelines import Lease
+from airflow_provider_ckpt.api.models.pipeline_list import Lease
 
 ActionName = Literal[
     "hold",
@@ -36,19 +36,22 @@ ActionName = Literal[
 
 
 class ActionWish(ApiModel):
-    """Action that a user asks for. Fields that the kind does not take must be left out.
+    """Action that a user requests. Fields that the kind of action does not take must be left out.
 
     :param kind: kind of the action
-    :param batches: for hold and skip: the batches; for release: the batches, or none for all held ones
-    :param partition: for rewind and replay: the source partition; may be left out if there is only one
-    :param to_position: for rewind and resend_to_sink: first position to read again
-    :param to_time: for rewind: time to whose checkpoint to return
-    :param start: for replay: first position to read again
-    :param end: for replay: first position that is not read again
-    :param with_replayed: for replay: also read records again whose dead letters a replay has delivered
-    :param dead_letters: for replay_dead_letters and discard_dead_letters: which dead letters; ``states`` is ignored
-    :param stop_at: for the same: maximum number of dead letters, oldest first
-    :param ledger_id: for adopt: id of the ledger whose receipts the sink holds
+    :param batches: for hold and skip: names of the batches; for release: names of the batches, or empty for all that
+        are held at the time of the dry run
+    :param partition: for rewind, replay and resend_to_sink: id of the source partition. It may be left out if there is
+        only one; a rewind to a time without it concerns all source partitions
+    :param to_position: for rewind and resend_to_sink: first position to send again
+    :param to_time: for rewind, in place of ``to_position``: the checkpoint of this time becomes the checkpoint again
+    :param start: for replay: first position to send again
+    :param end: for replay: first position after those to send again
+    :param with_replayed: for replay: whether to also send records again that a replay of dead letters has delivered
+    :param dead_letters: for replay_dead_letters and discard_dead_letters: selection of dead letters. Of the selected
+        dead letters, those that are parked are chosen; ``states`` is ignored
+    :param stop_at: for replay_dead_letters and discard_dead_letters: maximum number of dead letters, by position
+    :param ledger_id: for adopt: id of the other ledger whose receipts are in the sink
     :param keep_days: for collect_garbage: age in days from which history may be deleted
     """
 
@@ -67,7 +70,12 @@ class ActionWish(ApiModel):
 
 
 class Change(ApiModel):
-    """Value that an action changes: its name, and the value before and after."""
+    """A value that an action changes.
+
+    :param what: name of the value, such as ``phase`` or the name of a batch
+    :param before: the value before the action
+    :param after: the value after the action
+    """
 
     what: str
     before: str
@@ -75,13 +83,13 @@ class Change(ApiModel):
 
 
 class RecoveryForm(ApiModel):
-    """Recovery DAG with its form filled in, for an action that needs source or sink.
+    """A recovery DAG that can carry out an action which needs the source or the sink, and the values of its form.
 
     :param dag_id: id of the DAG
-    :param conf: values of the form; ``reason`` is left to the user
+    :param conf: values for the form with which the DAG is triggered; the user adds ``reason``
     :param href: path of the DAG's page, relative to Airflow's base URL
     :param may_trigger: whether the user may trigger the DAG
-    :param is_paused: whether the DAG is paused, so that a run would wait
+    :param is_paused: whether the DAG is paused, so that a triggered run does not start
     """
 
     dag_id: str
@@ -92,24 +100,27 @@ class RecoveryForm(ApiModel):
 
 
 class Preview(ApiModel):
-    """Dry run of an action.
+    """Result of the dry run of an action: the changes that it would make, and the id with which to carry it out.
 
-    :param id: one-time id with which the same user carries out exactly this action; None if there is nothing to do, or
-        a DAG does it
+    :param id: id with which the same user can carry out exactly this action, once; None if there is nothing to do, or
+        if only a recovery DAG can carry out the action
     :param kind: kind of the action
-    :param by: who does it: ``ledger`` at once; ``run`` when the next run applies it; ``dag`` by the recovery DAG
-    :param summary: one sentence
-    :param needs_reason: whether a reason is required
-    :param expires_at: time until which the id can be used; None without an id
-    :param waits_for: lease of the run that applies the action first; None if no run holds it
-    :param broken: for break_lease: the lease that is broken; None for other actions
-    :param needs_name: whether the order must repeat the pipeline's name
-    :param changes: values that change
-    :param before: number lines of the partitions concerned, at most 20
-    :param after: the same after the action
-    :param records: number of dead letters concerned; None for other actions
-    :param remark: what happens next, or what to know; None without a remark
-    :param recovery: recovery DAGs with the form filled in; empty unless ``by`` is ``dag``
+    :param by: the way in which the action is carried out. ``ledger``: at once, in the ledger; ``run``: the ledger
+        stores the action, and a run applies it; ``dag``: a recovery DAG carries it out
+    :param summary: description of the action, in one sentence
+    :param needs_reason: whether the action requires a reason
+    :param expires_at: time until which ``id`` can be used; None without an id
+    :param waits_for: lease of the run that applies the action; None if no run holds the lease, or the action does not
+        wait for a run
+    :param broken: for break_lease: the lease that the action breaks; None for other actions
+    :param needs_name: whether the request to carry the action out must repeat the name of the pipeline
+    :param changes: values that the action changes, at most 500
+    :param before: number lines of the partitions that the action changes, before the action; at most 20
+    :param after: number lines of these partitions after the action, and of side partitions that it creates; at most 20
+    :param records: number of dead letters that the action replays or discards; None for other actions
+    :param remark: sentence about consequences of the action that ``changes`` does not show, or about the lack of a
+        recovery DAG for it; None if there is nothing to explain
+    :param recovery: recovery DAGs that can carry out the action; empty unless ``by`` is ``dag``
     """
 
     id: str | None
@@ -130,11 +141,11 @@ class Preview(ApiModel):
 
 
 class ActionOrder(ApiModel):
-    """Order to carry out an action that a dry run has shown.
+    """Request to carry out the action of a dry run.
 
-    :param id: one-time id of the dry run
-    :param reason: why; the audit log stores it
-    :param name: for delete_pipeline: the pipeline's name, which the user has typed
+    :param id: the id that the dry run returned
+    :param reason: the user's reason, which the audit log stores; some kinds of action require one
+    :param name: for delete_pipeline: the name of the pipeline, with which the user confirms the deletion
     """
 
     id: str = Field(pattern="^[0-9a-f]{16}$")
@@ -143,17 +154,19 @@ class ActionOrder(ApiModel):
 
 
 class ActionOutcome(ApiModel):
-    """Outcome of an action.
+    """Outcome of an action that a user has requested after its dry run.
 
     :param kind: kind of the action
-    :param state: ``applied``, or ``stored`` for a run
-    :param number: number of the stored action; None if it was applied
-    :param actor: actor as the audit log names it
-    :param reason: the reason
-    :param waits_for: lease of the run that applies it; None if it was applied, or no run holds the lease
-    :param changes: values that changed; empty if it was stored
-    :param remark: what happens next; None without a remark
-    :param runs: DAGs that have run the pipeline and that the user may trigger, to run it now
+    :param state: ``applied``: the action has taken effect; ``stored``: the ledger stores it until a run applies it
+    :param number: number of the stored action; None if the action was applied
+    :param actor: the user, as the audit log names them
+    :param reason: the user's reason; None without one
+    :param waits_for: lease of the run that applies the stored action; None if the action was applied, or no run holds
+        the lease
+    :param changes: values that the action has changed, at most 500; empty if the action was stored
+    :param remark: sentence about consequences of the action that ``changes`` does not show; None if there is nothing to
+        explain
+    :param runs: ids of the DAGs that have planned the pipeline and that the user may trigger, to start a run now
     """
 
     kind: str
@@ -168,21 +181,22 @@ class ActionOutcome(ApiModel):
 
 
 class ProposalRow(ApiModel):
-    """Proposal of an action: a dry run of this page, or one that the recovery DAG made.
+    """A proposed action: a user's dry run on the page, or a proposal of a recovery DAG, which a user has to approve.
 
     :param id: id of the proposal
     :param kind: kind of the action
-    :param by: ``page`` or ``dag``
-    :param run: task of the recovery DAG that proposed it; None for the page
-    :param asked_by: the user who asked for it
-    :param reason: the reason
-    :param state: open, approved, rejected, carried_out, refused or void
-    :param created_at: when it was proposed
-    :param expires_at: until when it can be used
-    :param answered_by: the user who approved or rejected it; None if none has
-    :param answered_at: when; None if none has
-    :param number: number of the stored action that it became; None if it became none
-    :param refusal: why it was refused; None if it was not
+    :param by: origin of the proposal: the page (``page``) or a recovery DAG (``dag``)
+    :param run: the task of the recovery DAG that made the proposal; None for a proposal of the page
+    :param asked_by: the user who requested the action
+    :param reason: the reason that the user gave with the proposal; None without one
+    :param state: ``open``: not approved yet; ``approved`` or ``rejected`` by a user; ``carried_out``; ``refused``: was
+        approved, but the action was no longer allowed; ``void``: replaced by a new proposal of the same task
+    :param created_at: when the proposal was made
+    :param expires_at: time until which the proposal can be used
+    :param answered_by: the user who approved or rejected the proposal; None if no user has
+    :param answered_at: when the proposal was approved or rejected; None if it was not
+    :param number: number of the stored action, if the action was stored for a run; else None
+    :param refusal: explanation why the action was refused; None if it was not refused
     """
 
     id: str
@@ -201,6 +215,9 @@ class ProposalRow(ApiModel):
 
 
 class ProposalPage(ApiModel):
-    """Newest proposals of a pipeline, newest first, at most 50."""
+    """The newest proposals of a pipeline.
+
+    :param items: the proposals, newest first; at most 50
+    """
 
     items: list[ProposalRow]

@@ -19,7 +19,14 @@ BatchStateName = Literal["planned", "in_flight", "held", "delivered", "rejected"
 
 
 class ReceiptRow(ApiModel):
-    """Receipt of a batch: the sink's proof of its verdict."""
+    """Receipt of a batch, with which the sink proves the verdict of the batch.
+
+    :param verdict: ``delivered``; ``rejected``: all records became dead letters; ``void``: given up, nothing was sent
+    :param epoch: epoch of the attempt that claimed the receipt
+    :param attempt: number of that attempt, from 1
+    :param counts: numbers of records of the batch
+    :param at: when the receipt was claimed
+    """
 
     verdict: Literal["delivered", "rejected", "void"]
     epoch: int
@@ -29,27 +36,32 @@ class ReceiptRow(ApiModel):
 
 
 class BatchRow(Span):
-    """Batch that the ledger has as such: one beyond a checkpoint, or sent at most once and not confirmed.
+    """A batch of the present generation, with its range of positions and the state of its attempts.
+
+    The ledger has such a row for each batch beyond a checkpoint, and for each batch that was sent at most once until
+    its receipt is known. Of other batches below a checkpoint it has only receipts.
 
     :param batch: name of the batch
-    :param partition: its partition
-    :param generation: its generation
-    :param seq: its number
-    :param state: its state
-    :param blocks: whether it is unresolved, so that the checkpoint does not pass it
-    :param records: number of records, as planned; None if the source does not know
-    :param instruction: what the next attempt does: deliver, reject or void
-    :param attempts: number of attempts
-    :param failures: number of attempts that failed in this round
-    :param round: number of the round of attempts
-    :param deaths: number of executors that died with this batch alone
-    :param cancelled: whether it was cancelled, so that the checkpoint waits at it
-    :param waits_for: ``run``: the next run; ``time``: ``not_before``; ``person``: a release or skip; None if it is in
-        flight or resolved
-    :param not_before: time before which it is not sent again; None without one
-    :param epoch: epoch of its newest attempt
-    :param error: newest error; None without one
-    :param receipt: receipt; None if it has none
+    :param partition: id of the partition
+    :param generation: generation of the batch
+    :param seq: number of the batch in its partition and generation, from 0
+    :param state: state of the batch. ``superseded``: replaced by a receipt in the sink for the same positions; for the
+        other states see ``Fate``
+    :param blocks: whether the batch is unresolved (planned, in flight or held), so that the checkpoint cannot pass it
+    :param records: number of records that planning counted or estimated; None if it did neither
+    :param instruction: the verdict that the next attempt is to obtain. ``deliver``: send the records; ``reject``: store
+        all records as dead letters; ``void``: give the batch up and send nothing
+    :param attempts: number of attempts that were begun
+    :param failures: number of attempts that failed in the present round
+    :param round: number of the present round of attempts, from 1; the delivery policy limits the attempts of a round
+    :param deaths: number of times that a Spark executor died while it executed only this batch
+    :param cancelled: whether a user has cancelled the batch, and it was neither started again nor resolved since
+    :param waits_for: ``run``: the batch is sent by the next wave or run; ``time``: it is not sent before
+        ``not_before``; ``person``: it is held until a user releases or skips it; None if it is in flight or resolved
+    :param not_before: time before which the next attempt does not begin; None if it may begin at once
+    :param epoch: epoch of the open attempt; None unless the batch is in flight
+    :param error: newest error of the batch; None without one
+    :param receipt: receipt of the batch; None if the ledger knows none
     """
 
     batch: BatchName
@@ -73,9 +85,11 @@ class BatchRow(Span):
 
 
 class BatchPage(ApiModel):
-    """Page of batches, ordered by partition and number; ``next`` is the next page's cursor, None on the last one.
+    """Page of batches, ordered by partition and number.
 
-    :param by_state: number of batches by state, for all pages and without the filter by state
+    :param items: the batches of this page
+    :param next: cursor of the next page; None on the last page
+    :param by_state: number of batches by state, of all pages, counted without the filter by state
     """
 
     items: list[BatchRow]
@@ -84,16 +98,16 @@ class BatchPage(ApiModel):
 
 
 class Attempt(ApiModel):
-    """Attempt of a batch.
+    """One execution of a batch.
 
     :param number: number of the attempt, from 1
-    :param epoch: its epoch
-    :param owner: run that made it
-    :param run: task of a DAG run that it is; None for another owner
-    :param began_at: when it began
-    :param ended_at: when it ended; None while it is open
-    :param outcome: its outcome; None while it is open
-    :param error_type: error type; None unless it failed
+    :param epoch: epoch of the lease under which the attempt was made
+    :param owner: owner of that lease
+    :param run: the Airflow task that owned the lease; None if no task did, but for example a command
+    :param began_at: when the attempt began
+    :param ended_at: when the attempt ended; None while it is open
+    :param outcome: outcome of the attempt, such as ``delivered`` or ``failed``; None while it is open
+    :param error_type: error type of the attempt; None without an error
     """
 
     number: int
@@ -107,16 +121,17 @@ class Attempt(ApiModel):
 
 
 class BatchDetail(ApiModel):
-    """One batch in full.
+    """One batch with its attempts, dead letters and events.
 
     :param batch: name of the batch
-    :param row: what the ledger stores of it; None if the checkpoint has passed it and its receipt is merged
-    :param remark: why there is no row; None if there is one
-    :param blocked_batches: number of resolved batches of its partition that wait for it, if it is the first unresolved
-        one; else 0
-    :param attempts: attempts that the ledger still has, oldest first
-    :param dead_letters: number of its dead letters by error type
-    :param events: its newest events, newest first, at most 100
+    :param row: range and state of the batch; None if the ledger no longer stores them, because the checkpoint has
+        passed the batch, or the generation of the batch has ended
+    :param remark: explanation why ``row`` is None; None if there is a row
+    :param blocked_batches: if the batch is the first unresolved one of its partition, number of resolved batches beyond
+        the checkpoint, which wait for it; else 0
+    :param attempts: attempts that the ledger still stores, oldest first
+    :param dead_letters: number of dead letters of the batch by error type
+    :param events: newest events of the batch in the audit log, newest first; at most 100
     """
 
     batch: BatchName

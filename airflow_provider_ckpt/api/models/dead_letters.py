@@ -1,4 +1,4 @@
-"""Models of dead letters: groups, entries of the index, and records with their bytes."""
+"""Models of dead letters: groups, entries of the dead letter index, and single dead letters with their bytes."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ DeadLetterStateName = Literal["parked", "replaying", "replayed", "parked_again",
 
 
 class DeadLetterFilter(ApiModel):
-    """Selection of dead letters; an empty field restricts nothing.
+    """Selection of dead letters; a field that is empty or left out does not restrict it.
 
-    :param types: error types
-    :param batches: batches
-    :param states: states; by default those that are neither replayed nor discarded
-    :param since: only dead letters of batches whose receipt was claimed then or later
-    :param until: only dead letters of batches whose receipt was claimed before
+    :param types: only dead letters of one of these error types
+    :param batches: only dead letters of the batches of these names
+    :param states: only dead letters in one of these states; if empty, those that are neither replayed nor discarded
+    :param since: only dead letters of batches whose receipt was claimed at this time or later
+    :param until: only dead letters of batches whose receipt was claimed before this time
     """
 
     types: list[str] = Field(default_factory=list, max_length=50)
@@ -29,15 +29,17 @@ class DeadLetterFilter(ApiModel):
 
 
 class DeadLetterGroup(ApiModel):
-    """Dead letters of one error type, state and hour.
+    """Number of the dead letters of one error type and one state in an hour.
 
-    :param hour: begin of the hour
+    The time of a dead letter is that at which the receipt of its batch was claimed.
+
+    :param hour: start of the hour, UTC
     :param error_type: the error type
     :param state: the state
     :param records: number of dead letters
-    :param batches: number of batches that they are from
-    :param first_at: time of the oldest
-    :param last_at: time of the newest
+    :param batches: number of batches to which the dead letters belong
+    :param first_at: time of the oldest dead letter
+    :param last_at: time of the newest dead letter
     """
 
     hour: Moment
@@ -50,9 +52,11 @@ class DeadLetterGroup(ApiModel):
 
 
 class DeadLetterGroups(ApiModel):
-    """Groups of dead letters, newest hour first, at most 1000; ``left_out`` says whether there are more.
+    """Numbers of dead letters by hour, error type and state.
 
-    :param by_state: number of dead letters by state, of all groups
+    :param items: the groups, newest hour first; at most 1,000
+    :param left_out: whether there are further groups
+    :param by_state: number of dead letters of all groups by state
     """
 
     items: list[DeadLetterGroup]
@@ -61,18 +65,22 @@ class DeadLetterGroups(ApiModel):
 
 
 class DeadLetterEntry(Span):
-    """Entry of the index: consecutive dead letters of one batch, error type and state.
+    """An entry of the dead letter index: consecutive dead letters of one batch, one error type and one state.
 
-    :param batch: the batch
-    :param partition: its partition
-    :param error_type: the error type
-    :param first: number of the first among the batch's dead letters of this type, from 0
+    The dead letters of a batch and error type are numbered from 0. Their range of positions may contain other records,
+    too.
+
+    :param batch: name of the batch
+    :param partition: id of the partition
+    :param error_type: error type of the dead letters
+    :param first: number of the first of these dead letters
     :param records: number of dead letters
-    :param state: the state
-    :param at: when the batch's receipt was claimed
-    :param replays: number of earlier replays in which these records failed again
-    :param replay: side partition that replays or has replayed them; None without one
-    :param read_again: generation that has read the records again, so that these dead letters are obsolete; None if none
+    :param state: state of the dead letters
+    :param at: when the receipt of the batch was claimed
+    :param replays: number of earlier replays in which the same records failed again
+    :param replay: id of the side partition that replays or has replayed the dead letters; None if there is none
+    :param read_again: number of the newest generation that has read the records again, so that these dead letters are
+        obsolete; None if none has
     """
 
     batch: BatchName
@@ -88,20 +96,24 @@ class DeadLetterEntry(Span):
 
 
 class DeadLetterPage(ApiModel):
-    """Page of entries of the index, ordered by batch; ``next`` is the next page's cursor, None on the last one."""
+    """Page of entries of the dead letter index.
+
+    :param items: the entries, ordered by batch, error type and number
+    :param next: cursor of the next page; None on the last page
+    """
 
     items: list[DeadLetterEntry]
     next: str | None
 
 
 class RecordsRequest(ApiModel):
-    """Request for dead letters with their bytes.
+    """Request for a page of dead letters with their bytes.
 
-    :param filter: which dead letters
-    :param query: only those that contain this text in key, value, a header or the error
-    :param cursor: cursor of the page; None for the first
-    :param limit: maximum number of records
-    :param max_bytes: maximum number of bytes of each key and value
+    :param filter: selection of dead letters
+    :param query: only dead letters that contain this text in the key, the value, a header or the error; None for all
+    :param cursor: cursor of the page; None for the first page
+    :param limit: maximum number of dead letters
+    :param max_bytes: maximum number of bytes of each key and of each value; further bytes are left out
     """
 
     filter: DeadLetterFilter = DeadLetterFilter()
@@ -112,10 +124,10 @@ class RecordsRequest(ApiModel):
 
 
 class ExportRequest(ApiModel):
-    """Request for dead letters as a file.
+    """Request for a file of dead letters with their bytes.
 
-    :param filter: which dead letters
-    :param query: only those that contain this text in key, value, a header or the error
+    :param filter: selection of dead letters
+    :param query: only dead letters that contain this text in the key, the value, a header or the error; None for all
     """
 
     filter: DeadLetterFilter = DeadLetterFilter()
@@ -123,12 +135,12 @@ class ExportRequest(ApiModel):
 
 
 class Bytes(ApiModel):
-    """Bytes of a record, possibly only their beginning.
+    """Bytes of a key, a value or a header of a record; only the first bytes if there are many.
 
-    :param size: number of all bytes
-    :param base64: the bytes in base64, at most ``max_bytes`` of them
+    :param size: number of all bytes, also of those that were left out
+    :param base64: the first bytes in base64: of a key or value at most ``max_bytes`` of the request, of a header 4,096
     :param truncated: whether bytes were left out at the end
-    :param kind: ``json`` if all bytes are JSON, ``text`` if they are UTF-8, else ``binary``
+    :param kind: ``json`` if all bytes together are a JSON text, ``text`` if they are UTF-8, else ``binary``
     """
 
     size: int
@@ -138,25 +150,29 @@ class Bytes(ApiModel):
 
 
 class Header(ApiModel):
-    """Header of a record; ``value`` is None if it has none."""
+    """A header of a record.
+
+    :param name: name of the header
+    :param value: value of the header; None if it has none
+    """
 
     name: str
     value: Bytes | None
 
 
 class DeadLetterRecord(ApiModel):
-    """Dead letter with its bytes.
+    """A dead letter with the bytes of its record.
 
-    :param batch: its batch
-    :param number: its number among the batch's dead letters of its error type, from 0
-    :param position: position of the record in the source
-    :param state: its state
-    :param at: when it was written
-    :param error: its error
-    :param key: bytes of the key; None without one
-    :param value: bytes of the value; None without one
-    :param origin: where the record comes from, such as its topic or file
-    :param headers: the record's own headers
+    :param batch: name of the batch
+    :param number: number of the dead letter among those of its batch and error type, from 0
+    :param position: position of the record in the source partition
+    :param state: state of the dead letter
+    :param at: when the dead letter was written
+    :param error: the error because of which the record was not delivered
+    :param key: bytes of the record's key; None without one
+    :param value: bytes of the record's value; None without one
+    :param origin: origin of the record as names and values, such as its topic or its file
+    :param headers: headers of the record, at most 100
     """
 
     batch: BatchName
@@ -174,10 +190,9 @@ class DeadLetterRecord(ApiModel):
 class RecordPage(ApiModel):
     """Page of dead letters with their bytes.
 
-    :param items: the records
-    :param next: cursor of the next page; None on the last one
-    :param searched: number of dead letters that were read to find these; at most 10,000, so a page may be empty while
-        ``next`` is not None
+    :param items: the dead letters of this page; it may have none although there is a next page
+    :param next: cursor of the next page; None on the last page
+    :param searched: number of dead letters that were read to find those of this page, at most 10,000
     """
 
     items: list[DeadLetterRecord]

@@ -13,7 +13,7 @@ from airflow_provider_ckpt.core.ranges import Range
 _POSITION_SCHEMA = {
     "type": "string",
     "pattern": "^-?[0-9]+$",
-    "description": "A position of the source, a signed 64-bit integer in decimal digits.",
+    "description": "A position in a source partition: a signed 64-bit integer, in decimal digits.",
 }
 
 Position = Annotated[
@@ -22,7 +22,7 @@ Position = Annotated[
     PlainSerializer(str, return_type=str, when_used="json"),
     WithJsonSchema(_POSITION_SCHEMA),
 ]
-"""Position in a source partition, in JSON a string of digits, because JavaScript rounds numbers above 2^53."""
+"""Position in a source partition; a string of digits in JSON, because JavaScript rounds numbers above 2^53."""
 
 
 def _to_utc(value: datetime) -> datetime:
@@ -30,7 +30,7 @@ def _to_utc(value: datetime) -> datetime:
 
 
 Moment = Annotated[datetime, AfterValidator(_to_utc)]
-"""Time in UTC; in JSON it ends in ``Z``. In a request, a time without a zone is UTC."""
+"""Time in UTC; its text in JSON ends in ``Z``. A time without a zone in a request is taken for UTC."""
 
 BatchName = Annotated[str, Field(min_length=3, max_length=2000)]
 """Name of a batch: ``partition#seq``, or ``partition#seq@generation`` from generation 2 on."""
@@ -43,7 +43,11 @@ class ApiModel(BaseModel):
 
 
 class Span(ApiModel):
-    """Half-open range of positions."""
+    """A half-open range of positions.
+
+    :param start: first position
+    :param end: first position after the range
+    """
 
     start: Position
     end: Position
@@ -58,7 +62,13 @@ class Span(ApiModel):
 
 
 class Counts(ApiModel):
-    """Numbers of records: read = delivered + filtered + dead_lettered."""
+    """Numbers of records, with ``read = delivered + filtered + dead_lettered``.
+
+    :param read: records that were read from the source
+    :param delivered: records that were written to the target
+    :param filtered: records that the pipeline's transform left out
+    :param dead_lettered: records that became dead letters
+    """
 
     read: int = 0
     delivered: int = 0
@@ -67,12 +77,14 @@ class Counts(ApiModel):
 
 
 class RunLink(ApiModel):
-    """Task of a DAG run, as far as the name of a lease's owner or of an attempt tells it.
+    """An Airflow task in a DAG run, to which the page links.
+
+    The ledger stores a task as a name that contains these ids.
 
     :param dag_id: id of the DAG
     :param run_id: id of the DAG run
-    :param task_id: id of the task, or of the task group whose tasks share the lease
-    :param map_index: index of a mapped task; -1 without one
+    :param task_id: id of the task, or of the task group if its tasks share one lease
+    :param map_index: map index of the task; -1 if the task is not mapped
     """
 
     dag_id: str
@@ -84,10 +96,10 @@ class RunLink(ApiModel):
 class Failure(ApiModel):
     """Error of a batch or of a dead letter.
 
-    :param type: stable error type
-    :param message: text of the error, possibly shortened
-    :param recoverable: whether a retry can help
-    :param sqlstate: SQLSTATE; None if no database reported one
+    :param type: error type, such as ``Serialization``; the name stays the same in later versions of the package
+    :param message: message of the error; if it was shortened, it ends in an ellipsis
+    :param recoverable: whether another attempt may succeed
+    :param sqlstate: SQLSTATE code of a database's error; None for other errors
     """
 
     type: str
@@ -116,15 +128,15 @@ def shorten(text: str, limit: int) -> str:
 
 
 class Problem(ApiModel):
-    """Description of an error in the form of RFC 9457, sent as ``application/problem+json``.
+    """Problem details of a failed request (RFC 9457), sent as ``application/problem+json``.
 
-    :param type: URN of the kind of problem, such as ``urn:ckpt:problem:LedgerStateError``; ``about:blank`` if the
-        status says it all
-    :param title: short text of the kind of problem
+    :param type: URN of the kind of problem, such as ``urn:ckpt:problem:LedgerStateError``; ``about:blank`` if there is
+        no more to say than the HTTP status does
+    :param title: short name of the kind of problem
     :param status: HTTP status
-    :param detail: what went wrong, with pipeline, batch and position where they apply
-    :param hint: what to do next; None if that is not known
-    :param errors: for an invalid request, which of its fields are invalid and why; else empty
+    :param detail: description of the error, with pipeline, batch and position where they apply
+    :param hint: advice what to do next; None if there is none
+    :param errors: the invalid fields of the request; empty for other problems
     """
 
     type: str
@@ -136,12 +148,19 @@ class Problem(ApiModel):
 
 
 class InvalidField(ApiModel):
-    """Field of a request that is invalid, as a dotted path, with the reason."""
+    """An invalid field of a request.
+
+    :param field: dotted path of the field, such as ``body.batches.0``
+    :param message: explanation why the field is invalid
+    """
 
     field: str
     message: str
 
 
 PartitionKind = Literal["source", "recovery", "replay", "dlq"]
-"""Kind of a partition. ``source``: a partition of the source. The others are side partitions, which send records again:
-missing records (``recovery``), a range (``replay``) or dead letters (``dlq``)."""
+"""Kind of a partition: ``source``, or the purpose of a side partition, which sends records again.
+
+A side partition sends missing records (``recovery``), a range that a user has named (``replay``) or dead letters
+(``dlq``).
+"""

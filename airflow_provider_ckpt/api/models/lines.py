@@ -1,4 +1,4 @@
-"""Models of the number line, which shows the fate of every range of positions in a partition."""
+"""Models of the number line of a partition, which shows the state of the batches at each range of its positions."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ from airflow_provider_ckpt.api.models.fields import (
 
 
 class Fate(StrEnum):
-    """Fate of a piece of the number line, the most urgent first.
+    """State of the batches of a piece of the number line, in order of urgency.
 
-    - ``held``, ``in_flight``, ``planned``: not resolved, so the checkpoint does not pass it
-    - ``rejected``: all of its records became dead letters
-    - ``skipped``: given up
-    - ``sent``: sent at most once, without a known receipt
-    - ``settled``: resolved, but the receipts are merged or too many to tell each fate; its counts say what is known
-    - ``delivered``: has a receipt of delivery; single records may be filtered or dead letters
+    - ``held``: waits until a user releases or skips it; the checkpoint does not pass it
+    - ``in_flight``: is being sent; the checkpoint does not pass it
+    - ``planned``: waits to be sent, for the first time or again; the checkpoint does not pass it
+    - ``rejected``: all records became dead letters
+    - ``skipped``: was given up, and nothing was sent
+    - ``sent``: was sent at most once, and no receipt of it is known
+    - ``settled``: resolved, each batch in one of the states ``delivered``, ``rejected``, ``skipped`` and ``sent``. The
+      answer does not name the state of each, because their receipts were merged or are too many
+    - ``delivered``: the sink has a receipt of the delivery; some records may have been filtered or become dead letters
     """
 
     HELD = "held"
@@ -37,15 +40,18 @@ class Fate(StrEnum):
 
 
 class Piece(Span):
-    """Piece of the number line: one batch, merged receipts, or several batches of one fate in a bucket.
+    """A piece of the number line: a range of positions with the batches that cover it.
 
-    :param fate: what became of it
-    :param batches: number of batches in it; None if there are too many to count
-    :param batch: name of the batch, if it is one batch that the ledger still has as such; else None
-    :param rejected: number of its batches that were rejected; None if unknown
-    :param skipped: number of its batches that were skipped; None if unknown
-    :param attempts: largest number of attempts of its batches; 0 below the checkpoint
-    :param error_type: error type of the batch; None without an error, or if it is not one batch
+    A piece is one batch, or one receipt of one or several batches that the checkpoint has passed. If there are too many
+    to list, a piece is all batches of one state, or all receipts, in a bucket, which is an equal part of the window.
+
+    :param fate: state of the batches
+    :param batches: number of batches; None if not known, because there are too many to count
+    :param batch: name of the batch; None if there are several batches, or the ledger stores only their receipts
+    :param rejected: number of rejected batches; None if not known
+    :param skipped: number of skipped batches; None if not known
+    :param attempts: largest number of attempts of one of the batches; 0 if the ledger stores only their receipts
+    :param error_type: type of the newest error of a single batch; None for several batches, or without an error
     """
 
     fate: Fate
@@ -58,12 +64,12 @@ class Piece(Span):
 
 
 class DeadLetterSpan(Span):
-    """Range of a partition in which records became dead letters.
+    """A range of a partition in which records of one batch became dead letters of one error type.
 
-    :param records: number of dead letters
-    :param error_type: their error type
-    :param state: their state
-    :param batch: their batch
+    :param records: number of dead letters; the range may contain other records, too
+    :param error_type: error type of the dead letters
+    :param state: state of the dead letters
+    :param batch: name of the batch
     """
 
     records: int
@@ -73,12 +79,13 @@ class DeadLetterSpan(Span):
 
 
 class Blocked(ApiModel):
-    """The first unresolved batch at the checkpoint, and what waits behind it.
+    """The first unresolved batch of a partition, which the checkpoint cannot pass, and the batches that wait for it.
 
-    :param batch: the batch
-    :param state: its state
-    :param batches: number of resolved batches beyond the checkpoint
-    :param positions: number of positions that these cover
+    :param batch: name of the unresolved batch
+    :param state: state of the unresolved batch: ``planned``, ``in_flight`` or ``held``
+    :param batches: number of resolved batches beyond the checkpoint, which the checkpoint passes once this and all
+        other unresolved batches before them are resolved
+    :param positions: number of positions that the resolved batches cover
     """
 
     batch: BatchName
@@ -88,12 +95,14 @@ class Blocked(ApiModel):
 
 
 class ColumnChangeKind(StrEnum):
-    """Kind of the change of a column of the source.
+    """Kind of a change of one column of the source between two schema versions.
 
-    - ``added``, ``dropped``: the source has it, or has it no more
-    - ``retyped``: it has another type
-    - ``renamed``: it has another name, and possibly another type
-    - ``replaced``: another column has its name
+    - ``added``: only the later version has the column
+    - ``dropped``: only the earlier version has the column
+    - ``retyped``: the column has another type
+    - ``renamed``: the column has another name, and possibly another type
+    - ``replaced``: the name now belongs to another column, because the column was dropped and another one was added
+      under its name, or because columns exchanged their names
     """
 
     ADDED = "added"
@@ -107,10 +116,10 @@ class ColumnChange(ApiModel):
     """Change of one column of the source from one schema version to the next.
 
     :param kind: kind of the change
-    :param column: name of the column before the change; of an added column, its name
-    :param before: its type before; None for an added column
-    :param after: its type after; None for a dropped column
-    :param new_name: name of a renamed column after the change; None for all others
+    :param column: name of the column in the earlier version; for an added column, in the later one
+    :param before: type of the column in the earlier version; None for an added column
+    :param after: type of the column in the later version; None for a dropped column
+    :param new_name: name of a renamed column in the later version; None for other kinds of change
     """
 
     kind: ColumnChangeKind
@@ -121,18 +130,18 @@ class ColumnChange(ApiModel):
 
 
 class SchemaVersionMark(ApiModel):
-    """Version of the source's columns, at the position from which batches are planned under it.
+    """A schema version of a source partition: the source's columns that are valid from a position on.
 
-    :param version: number of the version, from 1
-    :param generation: generation in which it began
-    :param position: the position
-    :param columns: number of its columns
-    :param changes: changes since the version before, at most 20; none for the first version
+    :param version: number of the schema version, from 1
+    :param generation: generation in which the schema version began
+    :param position: first position whose batches are planned under the schema version
+    :param columns: number of columns of the schema version
+    :param changes: changes of columns since the version before, at most 20; empty for the first version
     :param changes_left_out: number of further changes
-    :param decision: what was decided, one sentence for each changed column; at most 20
-    :param actor: user or run that recorded it
-    :param run: task of a DAG run that the actor is; None for another actor
-    :param at: time at which it was recorded
+    :param decision: how runs handle each changed column, as a sentence each; at most 20
+    :param actor: owner of the lease of the run that recorded the schema version
+    :param run: the Airflow task that recorded the schema version; None if no task did, but for example a command
+    :param at: time at which the schema version was recorded
     """
 
     version: int
@@ -148,26 +157,31 @@ class SchemaVersionMark(ApiModel):
 
 
 class PartitionLine(ApiModel):
-    """Number line of a partition, bounded whatever the number of its batches.
+    """Number line of a partition: the state of the batches at each range of positions in a window.
+
+    The number of pieces is limited. If the window has more than 1,000 batches or receipts, it is divided into
+    *buckets*, equal parts, and those of a bucket are put together. The pieces of a smaller window are more precise.
 
     :param partition: id of the partition
     :param kind: ``source``, or the purpose of a side partition
-    :param generation: generation
+    :param generation: number of the present generation, which the number line shows
     :param base: first position of the generation
-    :param low: low watermark; receipts below it are merged
-    :param committed: checkpoint
-    :param planned_end: end of what is planned
-    :param bound: end of what the source had at the last planning; None if the source told none
-    :param window: the range that the answer describes
-    :param bucketed: whether several batches of a fate were put together to one piece; ask for a smaller window
-    :param pieces: pieces in order of their start; pieces of different fates may overlap if ``bucketed``
-    :param gaps: planned or passed ranges without any batch or receipt; below the checkpoint, only if not ``bucketed``
+    :param low: low watermark: below it, receipts are merged, so that only sums of their counts are known
+    :param committed: the checkpoint
+    :param planned_end: end of the plan: all batches that are planned so far end at or before this position
+    :param bound: end of the records that the source had at the last planning, up to which batches could be planned;
+        None if the source reported none
+    :param window: the range of positions that the number line shows
+    :param bucketed: whether batches or receipts were put together by buckets
+    :param pieces: the pieces, by start; if ``bucketed``, pieces of different states may overlap
+    :param gaps: ranges before ``planned_end`` that neither a batch nor a receipt covers, at most 100; if there are more
+        than 1,000 receipts, only ranges beyond the checkpoint
     :param dead_letters: ranges with dead letters in any state, at most 500
-    :param dead_letters_left_out: whether there are more
-    :param blocked: what blocks the checkpoint; None if nothing does
-    :param schema_versions: versions of the source's columns that begin in the window or at its end, by position; at
-        most 50, of a wide table fewer
-    :param schema_versions_left_out: whether there are more, at smaller positions; ask for a smaller window
+    :param dead_letters_left_out: whether there are further ranges with dead letters
+    :param blocked: the first unresolved batch, which the checkpoint cannot pass; None if all batches are resolved
+    :param schema_versions: schema versions that begin in the window or at its end, by position; at most 50, and fewer
+        of a table with more than 100 columns
+    :param schema_versions_left_out: whether there are further schema versions at smaller positions of the window
     """
 
     partition: str
@@ -190,7 +204,15 @@ class PartitionLine(ApiModel):
 
 
 class Line(ApiModel):
-    """Number lines of partitions; ``next`` is the cursor of further partitions, None if there are none."""
+    """Page of number lines of the partitions of a pipeline.
+
+    :param pipeline: name of the pipeline
+    :param as_of: time at which the ledger was read
+    :param lag_as_of: time of the last planning, at which the ends of the source were read; None if the pipeline was
+        never planned
+    :param partitions: number lines, by id of the partition; at most 20
+    :param next: cursor of the next page; None on the last page
+    """
 
     pipeline: str
     as_of: Moment

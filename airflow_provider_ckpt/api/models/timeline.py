@@ -7,24 +7,24 @@ from typing import Literal
 from pydantic import Field
 
 from airflow_provider_ckpt.api.models.fields import ApiModel, BatchName, Moment, RunLink
-from airflow_provider_ckpt.api.models.pipelines import LagPoint
+from airflow_provider_ckpt.api.models.pipeline_list import LagPoint
 
 
 class EventRow(ApiModel):
-    """Event of the audit log.
+    """An event of the audit log.
 
-    :param id: number of the event, growing
+    :param id: id of the event; newer events have greater ids
     :param at: time of the event
-    :param kind: kind of the event
-    :param actor: user or run that caused it
-    :param run: task of a DAG run that the actor is; None for another actor
-    :param epoch: epoch of the lease
-    :param batch: batch that it concerns; None if it concerns none
-    :param partition: partition that it concerns; None if it concerns none
-    :param reason: reason that its user gave; None without one
-    :param detail: details as JSON text, possibly shortened
-    :param recorded_at: PostgreSQL's clock at the insertion; None on SQLite
-    :param database_user: login in PostgreSQL; None on SQLite
+    :param kind: kind of the event, such as ``planned`` or ``rewind``
+    :param actor: the user or the owner of the lease who caused the event; None if not known
+    :param run: the Airflow task that caused the event; None if no task did, but for example a user
+    :param epoch: epoch of the lease at the time of the event; None without one
+    :param batch: name of the batch that the event concerns; None if it concerns no single batch
+    :param partition: id of the partition that the event concerns; None if it concerns no single partition
+    :param reason: the user's reason; None without one
+    :param detail: details of the event as JSON text; if it was shortened, it ends in an ellipsis
+    :param recorded_at: time at which PostgreSQL inserted the event; None if the ledger is an SQLite file
+    :param database_user: PostgreSQL login that inserted the event; None if the ledger is an SQLite file
     """
 
     id: int
@@ -42,21 +42,26 @@ class EventRow(ApiModel):
 
 
 class EventPage(ApiModel):
-    """Page of the audit log, newest first; ``next`` is the cursor of the next page, None on the last one."""
+    """Page of the audit log of a pipeline, newest first.
+
+    :param items: the events of this page; it may have none although there is a next page
+    :param next: cursor of the next page; None on the last page
+    """
 
     items: list[EventRow]
     next: str | None
 
 
 class RunBar(ApiModel):
-    """Time in which a run held the lease.
+    """A period in which one owner held the lease, shown as a bar of the timeline.
 
-    :param owner: the owner of the lease
-    :param run: task of a DAG run that the owner is; None for another owner
+    :param owner: owner of the lease
+    :param run: the Airflow task that owned the lease; None if no task did, but for example a command
     :param epoch: epoch of the lease
-    :param started_at: when it was acquired
-    :param ended_at: when it was released, taken over or broken; None while it is open
-    :param end: how it ended
+    :param started_at: when the lease was acquired
+    :param ended_at: when the lease was released, taken over or broken; None if it was not within the timeline
+    :param end: ``released``: by its owner; ``taken_over``: acquired anew, under a higher epoch; ``broken``: by a user;
+        ``open``: not ended within the timeline
     """
 
     owner: str
@@ -68,13 +73,13 @@ class RunBar(ApiModel):
 
 
 class ActionFlag(ApiModel):
-    """Action of a user in the timeline.
+    """A user's action that was applied or refused, shown as a flag of the timeline.
 
-    :param event: number of its event
-    :param at: time at which it took effect
-    :param kind: kind of the action
-    :param actor: the user
-    :param reason: the user's reason
+    :param event: id of the action's event in the audit log
+    :param at: time of the event
+    :param kind: kind of the event: usually the kind of the action; ``action_refused`` if a run refused the action
+    :param actor: the user; None if the event names none
+    :param reason: the user's reason; None without one
     """
 
     event: int
@@ -85,14 +90,16 @@ class ActionFlag(ApiModel):
 
 
 class Timeline(ApiModel):
-    """Runs, checkpoint and actions of a pipeline in a span of time.
+    """Timeline of a pipeline: its leases, users' actions and planned and committed positions in a period.
 
-    :param start: begin of the span
-    :param end: end of the span
-    :param history: lag and checkpoint over time, oldest first
-    :param runs: times in which runs held the lease, oldest first
-    :param actions: users' actions, oldest first
-    :param left_out: whether older runs or actions of the span were left out, because there are more than 500
+    :param start: start of the period
+    :param end: end of the period
+    :param history: planned and committed positions at 200 times that divide the period evenly, oldest first; without
+        times at which the pipeline had no checkpoint
+    :param runs: leases that were acquired in the period, oldest first
+    :param actions: users' actions in the period, oldest first
+    :param left_out: whether the oldest leases and actions were left out, because the period has more than 2,000 events
+        of leases and actions
     """
 
     start: Moment

@@ -1,4 +1,4 @@
-"""Routes of users' actions: try an action, carry it out, and list proposals with their outcomes.
+"""Routes of users' actions: dry run of an action, request to carry it out, and list of proposals with their outcomes.
 
 A dry run stores the action in the ledger under a one-time id. The order to carry it out names only that id, so that
 neither data from the browser nor another user can change the action.
@@ -28,7 +28,7 @@ from airflow_provider_ckpt.api.models.actions import (
     ProposalRow,
 )
 from airflow_provider_ckpt.api.models.fields import RunLink, shorten
-from airflow_provider_ckpt.api.models.pipelines import Lease
+from airflow_provider_ckpt.api.models.pipeline_list import Lease
 from airflow_provider_ckpt.api.recovery_dags import recovery_forms
 from airflow_provider_ckpt.api.requested_actions import NEED_SOURCE_OR_SINK, check_fields, make_action, no_setup
 from airflow_provider_ckpt.core.action import NEED_REASON, NEED_RECEIPTS_READ, Action, ActionKind
@@ -55,7 +55,10 @@ _CHANGES = 500
 
 @router.post("/pipelines/{pipeline}/actions/preview", operation_id="preview_action")
 def preview_action(found: Acted, ledger: OpenedLedger, access: AccessDep, wish: ActionWish) -> Preview:
-    """Try an action, and return what it would change and the one-time id with which it can be carried out.
+    """Dry-run an action: return the changes that it would make, and an id with which the user can carry it out once.
+
+    Nothing is changed. The id can be used for 15 minutes. For an action that needs the source or the sink, the answer
+    instead names the recovery DAGs that can carry it out.
 
     :param found: the pipeline of the path
     :param ledger: the ledger
@@ -182,10 +185,11 @@ def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change
     dependencies=[Depends(acted_pipeline), Depends(action_logging(event="ckpt_carry_out_action"))],
 )
 def carry_out_action(found: Acted, ledger: OpenedLedger, access: AccessDep, order: ActionOrder) -> ActionOutcome:
-    """Carry out exactly the action that a dry run of the same user has shown, or store it for a run; its id is used up.
+    """Carry out the action of a dry run of the same user, or store it until a run applies it.
 
-    The answer is 409 if the id was used, has expired or is another user's, or the pipeline no longer allows the action;
-    422 if a reason or the name of the pipeline to delete is missing, after which the id is still valid.
+    The id of the dry run can be used once. The status is 409 if the id was used, has expired or belongs to another
+    user, or if the pipeline's state no longer allows the action. It is 422 if the reason is missing, or the name of a
+    pipeline to delete; the id is still valid then.
 
     :param found: the pipeline of the path
     :param ledger: the ledger
@@ -264,7 +268,7 @@ def _outcome(
 
 @router.get("/pipelines/{pipeline}/proposals", operation_id="list_proposals")
 def list_proposals(found: Seen, ledger: OpenedLedger) -> ProposalPage:
-    """Return the newest dry runs of the page and proposals of recovery DAGs, with what became of them."""
+    """Return the newest proposals of a pipeline: users' dry runs on the page, and proposals of recovery DAGs."""
     return ProposalPage(items=[_proposal(row) for row in ledger.proposal_page(found.name)])
 
 

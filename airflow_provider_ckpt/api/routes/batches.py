@@ -44,15 +44,19 @@ def get_line(
     buckets: Annotated[int, Query(ge=10, le=1000)] = 400,
     cursor: Cursor = None,
 ) -> Line:
-    """Return the number lines of a pipeline's partitions, or of one of them in a window.
+    """Return number lines of a pipeline's partitions: the state of the batches at each range of positions.
+
+    Without ``partition``, the answer is a page of number lines, by id of the partition. With ``partition``, it is the
+    number line of this partition, and ``start`` and ``end`` choose the window of positions. By default the window
+    begins shortly before the low watermark, and ends with the plan or the source, as known from the last planning.
 
     :param found: the pipeline of the path
     :param ledger: the ledger
-    :param partition: only this partition
-    :param start: begin of the window or span
-    :param end: end of the window or span
-    :param buckets: number of buckets if there are many pieces
-    :param cursor: cursor of the page; None for the first
+    :param partition: only the partition of this id
+    :param start: start of the window; only with ``partition`` and ``end``
+    :param end: end of the window, exclusive; only with ``partition`` and ``start``
+    :param buckets: number of buckets into which the window is divided if it has many batches or receipts
+    :param cursor: cursor of the page; None for the first page
     """
     window = _window(start, end)
     if window is not None and partition is None:
@@ -105,18 +109,21 @@ def list_batches(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> BatchPage:
-    """Return the batches beyond the checkpoints, by partition and number.
+    """Return a page of the batches of which the ledger stores more than receipts, by partition and number.
+
+    These are the batches beyond the checkpoints, and batches that were sent at most once, until their receipt is known.
 
     :param found: the pipeline of the path
     :param ledger: the ledger
-    :param state: only these states
-    :param partition: only this partition
+    :param state: only batches in one of these states
+    :param partition: only batches of the partition of this id
     :param error_type: only batches whose newest error has this type
-    :param search: a batch such as ``orders-0#17``, or text that the partition's id contains
-    :param start: only batches that overlap the positions from here; None for no bound
-    :param end: only batches that overlap the positions before here; None for no bound
-    :param limit: maximum number of items
-    :param cursor: cursor of the page; None for the first
+    :param search: only the batch of this name, such as ``orders-0#17``; or, if the text is not a batch's name, only
+        batches of partitions whose id contains it
+    :param start: only batches that end after this position
+    :param end: only batches that start before this position
+    :param limit: maximum number of batches
+    :param cursor: cursor of the page; None for the first page
     """
     first, last = position(start), position(end)
     window = None
@@ -149,7 +156,7 @@ def _search(text: str | None) -> tuple[BatchKey | None, str | None]:
 
 @router.get("/pipelines/{pipeline}/batch", operation_id="get_batch")
 def get_batch(found: Seen, ledger: OpenedLedger, name: Annotated[str, Query(max_length=2000)]) -> BatchDetail:
-    """Return one batch with its attempts, dead letters and events.
+    """Return one batch with its attempts, the numbers of its dead letters, and its newest events.
 
     :param found: the pipeline of the path
     :param ledger: the ledger

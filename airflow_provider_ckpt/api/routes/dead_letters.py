@@ -63,12 +63,14 @@ def group_dead_letters(
 ) -> DeadLetterGroups:
     """Return the numbers of dead letters by hour, error type and state, newest hour first.
 
+    Without ``state``, only dead letters that are neither replayed nor discarded are counted.
+
     :param found: the pipeline of the path
     :param ledger: the ledger
-    :param error_type: only this error type, or these
-    :param state: only these states
-    :param since: only dead letters from this time on
-    :param until: only dead letters before this time
+    :param error_type: only dead letters of one of these error types
+    :param state: only dead letters in one of these states
+    :param since: only dead letters of batches whose receipt was claimed at this time or later
+    :param until: only dead letters of batches whose receipt was claimed before this time
     """
     chosen = dead_letter_filter(models.DeadLetterFilter(types=error_type, states=state, since=since, until=until))
     groups, totals = ledger.dead_letter_groups(found.name, chosen, limit=_GROUPS + 1)
@@ -89,17 +91,19 @@ def list_dead_letters(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> DeadLetterPage:
-    """Return entries of the dead letter index, by batch, error type and number.
+    """Return a page of the dead letter index, by batch, error type and number.
+
+    Without ``state``, only dead letters that are neither replayed nor discarded are listed.
 
     :param found: the pipeline of the path
     :param ledger: the ledger
-    :param error_type: only this error type, or these
-    :param state: only these states
-    :param batch: only this batch, or these batches
-    :param since: only dead letters from this time on
-    :param until: only dead letters before this time
-    :param limit: maximum number of items
-    :param cursor: cursor of the page; None for the first
+    :param error_type: only dead letters of one of these error types
+    :param state: only dead letters in one of these states
+    :param batch: only dead letters of the batches of these names
+    :param since: only dead letters of batches whose receipt was claimed at this time or later
+    :param until: only dead letters of batches whose receipt was claimed before this time
+    :param limit: maximum number of entries
+    :param cursor: cursor of the page; None for the first page
     """
     chosen = dead_letter_filter(
         models.DeadLetterFilter(types=error_type, states=state, batches=batch, since=since, until=until)
@@ -142,7 +146,9 @@ def _after(entry: IndexEntry) -> str:
 
 @router.post("/pipelines/{pipeline}/dead-letters/records", operation_id="read_dead_letters")
 def read_dead_letters(found: Acted, ledger: OpenedLedger, access: AccessDep, wish: RecordsRequest) -> RecordPage:
-    """Return dead letters with their bytes, read from where the pipeline stores them.
+    """Return a page of dead letters with their bytes, which are read from the pipeline's dead letter store.
+
+    This takes the right to act on the pipeline, and the audit log records each request.
 
     :param found: the pipeline of the path
     :param ledger: the ledger
@@ -173,7 +179,8 @@ def export_dead_letters(
 ) -> StreamingResponse:
     """Return dead letters as JSON lines with their bytes in base64, in the format of ``airflow ckpt dlq export``.
 
-    At most 100,000 dead letters are returned.
+    The answer has at most 100,000 dead letters. This takes the right to act on the pipeline, and the audit log records
+    each request.
 
     :param found: the pipeline of the path
     :param ledger: the ledger

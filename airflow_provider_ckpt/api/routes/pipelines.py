@@ -17,17 +17,10 @@ from airflow_provider_ckpt.api.databases import database_rows
 from airflow_provider_ckpt.api.health import ORDER, judge
 from airflow_provider_ckpt.api.ledgers import OpenedLedger
 from airflow_provider_ckpt.api.models.fields import Moment
-from airflow_provider_ckpt.api.models.pipelines import (
-    Accounted,
-    Declaration,
-    Gap,
-    Health,
-    Me,
-    PipelineDetail,
-    PipelineList,
-    Violation,
-)
+from airflow_provider_ckpt.api.models.pipeline_detail import Accounted, Declaration, Gap, PipelineDetail, Violation
+from airflow_provider_ckpt.api.models.pipeline_list import Health, PipelineList
 from airflow_provider_ckpt.api.models.timeline import ActionFlag, EventPage, RunBar, Timeline
+from airflow_provider_ckpt.api.models.user import Me
 from airflow_provider_ckpt.api.routes.parameters import Cursor, Limit, Text, Texts, batch_key
 from airflow_provider_ckpt.config.database.pipeline_names import database_of_pipeline
 from airflow_provider_ckpt.core.receipt import Counts
@@ -48,7 +41,7 @@ _audit_lock = Lock()
 
 @router.get("/me", operation_id="get_me")
 def get_me(access: AccessDep) -> Me:
-    """Return the user, and whether they are an administrator of all pipelines."""
+    """Return the user who is signed in, and whether they are an administrator."""
     user = access.user
     return Me(id=str(user.get_id()), name=user.get_name(), administrator=access.is_administrator)
 
@@ -66,18 +59,18 @@ def list_pipelines(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> PipelineList:
-    """Return the pipelines that the user may see, those that need a person first.
+    """Return a page of the pipelines that the user may see, with the most urgent health first.
 
     :param ledger: the ledger
     :param access: rights of the user
-    :param search: text that the name contains
-    :param health: only pipelines of these kinds of health
-    :param needs_me: only pipelines that need a person, or only the others
-    :param database: only tables of this database
+    :param search: only pipelines whose name, or the id of one of whose DAGs, contains this text; case is ignored
+    :param health: only pipelines with one of these kinds of health
+    :param needs_me: True for only the pipelines at which a user should look, False for only the others, None for all
+    :param database: only pipelines of this declaration of many tables
     :param dag_id: only pipelines that this DAG has planned
-    :param task_id: only pipelines that this task of the DAG has planned
-    :param limit: maximum number of items
-    :param cursor: cursor of the page; None for the first
+    :param task_id: with ``dag_id``: only pipelines that this task or task group of the DAG has planned
+    :param limit: maximum number of pipelines
+    :param cursor: cursor of the page; None for the first page
     """
     after = cursors.decode(cursor, int, float, str)
     found = ledger.overview()
@@ -147,7 +140,7 @@ def _times(end: datetime, points: int, span: timedelta) -> list[datetime]:
 
 @router.get("/pipelines/{pipeline}", operation_id="get_pipeline")
 def get_pipeline(found: Seen, ledger: OpenedLedger, access: AccessDep) -> PipelineDetail:
-    """Return one pipeline with its partitions, stored actions and unpublished refreshes.
+    """Return one pipeline with its partitions, its stored actions, and its refreshes that are not published.
 
     :param found: the pipeline of the path
     :param ledger: the ledger
@@ -175,7 +168,10 @@ def get_pipeline(found: Seen, ledger: OpenedLedger, access: AccessDep) -> Pipeli
 
 @router.get("/pipelines/{pipeline}/accounted", operation_id="get_accounted")
 def get_accounted(found: Seen, ledger: OpenedLedger) -> Accounted:
-    """Return whether every position is accounted for, by a quick audit that is at most 30 seconds old."""
+    """Return the result of a quick audit of a pipeline: whether batches or receipts cover every planned position.
+
+    The result may be up to 30 seconds old.
+    """
     key = (ledger.id, found.name)
     with _audit_lock:
         cached = _audits.get(key)
@@ -207,12 +203,14 @@ def _audit(ledger: Ledger, pipeline: str) -> Accounted:
 
 @router.get("/pipelines/{pipeline}/timeline", operation_id="get_timeline")
 def get_timeline(found: Seen, ledger: OpenedLedger, start: Moment | None = None, end: Moment | None = None) -> Timeline:
-    """Return runs, checkpoint and actions of a pipeline in a span of time, by default the last 24 hours.
+    """Return the leases, users' actions and planned and committed positions of a pipeline in a period.
+
+    The period has at most 90 days. Without an end, it ends now; without a start, it has 24 hours.
 
     :param found: the pipeline of the path
     :param ledger: the ledger
-    :param start: begin of the window or span
-    :param end: end of the window or span
+    :param start: start of the period
+    :param end: end of the period, exclusive
     """
     until = end or datetime.now(UTC)
     since = start or until - _DAY
@@ -259,15 +257,17 @@ def list_events(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> EventPage:
-    """Return the audit log of a pipeline, newest first. A page may be empty and yet have a next one.
+    """Return a page of the audit log of a pipeline, newest events first.
+
+    Each request searches at most 20,000 events, so a page may be empty although there is a next page.
 
     :param found: the pipeline of the path
     :param ledger: the ledger
-    :param kind: only events of these kinds
+    :param kind: only events of one of these kinds
     :param actor: only events of this actor
-    :param batch: only this batch, or these batches
-    :param limit: maximum number of items
-    :param cursor: cursor of the page; None for the first
+    :param batch: only events of the batch of this name
+    :param limit: maximum number of events
+    :param cursor: cursor of the page; None for the first page
     """
     after = cursors.decode(cursor, int)
     key = None if batch is None else batch_key(batch)
@@ -281,7 +281,7 @@ def list_events(
 
 @router.get("/pipelines/{pipeline}/declaration", operation_id="get_declaration")
 def get_declaration(found: Seen, ledger: OpenedLedger) -> Declaration:
-    """Return the declaration that the newest run of a pipeline stored; it is free of secrets."""
+    """Return the declaration of a pipeline as its newest run has stored it, which contains no secrets."""
     document: dict[str, Any] | None = ledger.declaration(found.name)
     text = None if document is None else yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
     return Declaration(yaml=text, document=document)

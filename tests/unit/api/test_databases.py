@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from airflow_provider_ckpt.api.databases import database_rows
-from airflow_provider_ckpt.api.models.pipelines import Health
+from airflow_provider_ckpt.api.models.pipeline_list import Health
 from airflow_provider_ckpt.ledger.queries.overview import PipelineOverview
 from tests.unit.api.test_health import WELL
 

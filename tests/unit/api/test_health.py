@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_ckpt.api.health import judge
-from airflow_provider_ckpt.api.models.pipelines import Health
+from airflow_provider_ckpt.api.models.pipeline_list import Health
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.ledger.queries.overview import PipelineOverview
 

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_ckpt.api.line_views import partition_line
 from airflow_provider_ckpt.api.models.lines import SchemaVersionMark
-from airflow_provider_ckpt.api.models.pipelines import RefreshState
+from airflow_provider_ckpt.api.models.pipeline_detail import RefreshState
 from airflow_provider_ckpt.api.views import refresh
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.column_change import source_changes

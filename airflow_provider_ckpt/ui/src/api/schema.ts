@@ -13,7 +13,7 @@ export interface paths {
         };
         /**
          * Get Me
-         * @description Return the user, and whether they are an administrator of all pipelines.
+         * @description Return the user who is signed in, and whether they are an administrator.
          */
         get: operations["get_me"];
         put?: never;
@@ -33,7 +33,7 @@ export interface paths {
         };
         /**
          * List Pipelines
-         * @description Return the pipelines that the user may see, those that need a person first.
+         * @description Return a page of the pipelines that the user may see, with the most urgent health first.
          */
         get: operations["list_pipelines"];
         put?: never;
@@ -53,7 +53,7 @@ export interface paths {
         };
         /**
          * Get Pipeline
-         * @description Return one pipeline with its partitions, stored actions and unpublished refreshes.
+         * @description Return one pipeline with its partitions, its stored actions, and its refreshes that are not published.
          */
         get: operations["get_pipeline"];
         put?: never;
@@ -73,7 +73,9 @@ export interface paths {
         };
         /**
          * Get Accounted
-         * @description Return whether every position is accounted for, by a quick audit that is at most 30 seconds old.
+         * @description Return the result of a quick audit of a pipeline: whether batches or receipts cover every planned position.
+         *
+         *     The result may be up to 30 seconds old.
          */
         get: operations["get_accounted"];
         put?: never;
@@ -95,10 +97,11 @@ export interface paths {
         put?: never;
         /**
          * Carry Out Action
-         * @description Carry out exactly the action that a dry run of the same user has shown, or store it for a run; its id is used up.
+         * @description Carry out the action of a dry run of the same user, or store it until a run applies it.
          *
-         *     The answer is 409 if the id was used, has expired or is another user's, or the pipeline no longer allows the action;
-         *     422 if a reason or the name of the pipeline to delete is missing, after which the id is still valid.
+         *     The id of the dry run can be used once. The status is 409 if the id was used, has expired or belongs to another
+         *     user, or if the pipeline's state no longer allows the action. It is 422 if the reason is missing, or the name of a
+         *     pipeline to delete; the id is still valid then.
          */
         post: operations["carry_out_action"];
         delete?: never;
@@ -118,7 +121,10 @@ export interface paths {
         put?: never;
         /**
          * Preview Action
-         * @description Try an action, and return what it would change and the one-time id with which it can be carried out.
+         * @description Dry-run an action: return the changes that it would make, and an id with which the user can carry it out once.
+         *
+         *     Nothing is changed. The id can be used for 15 minutes. For an action that needs the source or the sink, the answer
+         *     instead names the recovery DAGs that can carry it out.
          */
         post: operations["preview_action"];
         delete?: never;
@@ -136,7 +142,7 @@ export interface paths {
         };
         /**
          * Get Batch
-         * @description Return one batch with its attempts, dead letters and events.
+         * @description Return one batch with its attempts, the numbers of its dead letters, and its newest events.
          */
         get: operations["get_batch"];
         put?: never;
@@ -156,7 +162,9 @@ export interface paths {
         };
         /**
          * List Batches
-         * @description Return the batches beyond the checkpoints, by partition and number.
+         * @description Return a page of the batches of which the ledger stores more than receipts, by partition and number.
+         *
+         *     These are the batches beyond the checkpoints, and batches that were sent at most once, until their receipt is known.
          */
         get: operations["list_batches"];
         put?: never;
@@ -176,7 +184,9 @@ export interface paths {
         };
         /**
          * List Dead Letters
-         * @description Return entries of the dead letter index, by batch, error type and number.
+         * @description Return a page of the dead letter index, by batch, error type and number.
+         *
+         *     Without ``state``, only dead letters that are neither replayed nor discarded are listed.
          */
         get: operations["list_dead_letters"];
         put?: never;
@@ -200,7 +210,8 @@ export interface paths {
          * Export Dead Letters
          * @description Return dead letters as JSON lines with their bytes in base64, in the format of ``airflow ckpt dlq export``.
          *
-         *     At most 100,000 dead letters are returned.
+         *     The answer has at most 100,000 dead letters. This takes the right to act on the pipeline, and the audit log records
+         *     each request.
          */
         post: operations["export_dead_letters"];
         delete?: never;
@@ -219,6 +230,8 @@ export interface paths {
         /**
          * Group Dead Letters
          * @description Return the numbers of dead letters by hour, error type and state, newest hour first.
+         *
+         *     Without ``state``, only dead letters that are neither replayed nor discarded are counted.
          */
         get: operations["group_dead_letters"];
         put?: never;
@@ -240,7 +253,9 @@ export interface paths {
         put?: never;
         /**
          * Read Dead Letters
-         * @description Return dead letters with their bytes, read from where the pipeline stores them.
+         * @description Return a page of dead letters with their bytes, which are read from the pipeline's dead letter store.
+         *
+         *     This takes the right to act on the pipeline, and the audit log records each request.
          */
         post: operations["read_dead_letters"];
         delete?: never;
@@ -258,7 +273,7 @@ export interface paths {
         };
         /**
          * Get Declaration
-         * @description Return the declaration that the newest run of a pipeline stored; it is free of secrets.
+         * @description Return the declaration of a pipeline as its newest run has stored it, which contains no secrets.
          */
         get: operations["get_declaration"];
         put?: never;
@@ -278,7 +293,9 @@ export interface paths {
         };
         /**
          * List Events
-         * @description Return the audit log of a pipeline, newest first. A page may be empty and yet have a next one.
+         * @description Return a page of the audit log of a pipeline, newest events first.
+         *
+         *     Each request searches at most 20,000 events, so a page may be empty although there is a next page.
          */
         get: operations["list_events"];
         put?: never;
@@ -298,7 +315,11 @@ export interface paths {
         };
         /**
          * Get Line
-         * @description Return the number lines of a pipeline's partitions, or of one of them in a window.
+         * @description Return number lines of a pipeline's partitions: the state of the batches at each range of positions.
+         *
+         *     Without ``partition``, the answer is a page of number lines, by id of the partition. With ``partition``, it is the
+         *     number line of this partition, and ``start`` and ``end`` choose the window of positions. By default the window
+         *     begins shortly before the low watermark, and ends with the plan or the source, as known from the last planning.
          */
         get: operations["get_line"];
         put?: never;
@@ -318,7 +339,7 @@ export interface paths {
         };
         /**
          * List Proposals
-         * @description Return the newest dry runs of the page and proposals of recovery DAGs, with what became of them.
+         * @description Return the newest proposals of a pipeline: users' dry runs on the page, and proposals of recovery DAGs.
          */
         get: operations["list_proposals"];
         put?: never;
@@ -338,7 +359,9 @@ export interface paths {
         };
         /**
          * Get Timeline
-         * @description Return runs, checkpoint and actions of a pipeline in a span of time, by default the last 24 hours.
+         * @description Return the leases, users' actions and planned and committed positions of a pipeline in a period.
+         *
+         *     The period has at most 90 days. Without an end, it ends now; without a start, it has 24 hours.
          */
         get: operations["get_timeline"];
         put?: never;
@@ -355,11 +378,13 @@ export interface components {
     schemas: {
         /**
          * Accounted
-         * @description Result of a quick audit: whether every position is accounted for.
+         * @description Result of a quick audit: whether the ledger's data accounts for every position that was planned.
          *
-         *     :param ok: whether no invariant is violated and no position is unaccounted for
+         *     A quick audit leaves out merged receipts, so that it does not read the whole history.
+         *
+         *     :param ok: whether no invariant is violated and there are no gaps
          *     :param checked_at: time of the audit
-         *     :param gaps: ranges that nothing accounts for; at most 100
+         *     :param gaps: ranges that neither a batch nor a receipt covers; at most 100
          *     :param violations: violated invariants; at most 100
          *     :param partitions: number of partitions that were checked
          *     :param batches: number of batches that were checked
@@ -386,13 +411,13 @@ export interface components {
         };
         /**
          * ActionFlag
-         * @description Action of a user in the timeline.
+         * @description A user's action that was applied or refused, shown as a flag of the timeline.
          *
-         *     :param event: number of its event
-         *     :param at: time at which it took effect
-         *     :param kind: kind of the action
-         *     :param actor: the user
-         *     :param reason: the user's reason
+         *     :param event: id of the action's event in the audit log
+         *     :param at: time of the event
+         *     :param kind: kind of the event: usually the kind of the action; ``action_refused`` if a run refused the action
+         *     :param actor: the user; None if the event names none
+         *     :param reason: the user's reason; None without one
          */
         ActionFlag: {
             /** Actor */
@@ -411,11 +436,11 @@ export interface components {
         };
         /**
          * ActionOrder
-         * @description Order to carry out an action that a dry run has shown.
+         * @description Request to carry out the action of a dry run.
          *
-         *     :param id: one-time id of the dry run
-         *     :param reason: why; the audit log stores it
-         *     :param name: for delete_pipeline: the pipeline's name, which the user has typed
+         *     :param id: the id that the dry run returned
+         *     :param reason: the user's reason, which the audit log stores; some kinds of action require one
+         *     :param name: for delete_pipeline: the name of the pipeline, with which the user confirms the deletion
          */
         ActionOrder: {
             /** Id */
@@ -427,17 +452,19 @@ export interface components {
         };
         /**
          * ActionOutcome
-         * @description Outcome of an action.
+         * @description Outcome of an action that a user has requested after its dry run.
          *
          *     :param kind: kind of the action
-         *     :param state: ``applied``, or ``stored`` for a run
-         *     :param number: number of the stored action; None if it was applied
-         *     :param actor: actor as the audit log names it
-         *     :param reason: the reason
-         *     :param waits_for: lease of the run that applies it; None if it was applied, or no run holds the lease
-         *     :param changes: values that changed; empty if it was stored
-         *     :param remark: what happens next; None without a remark
-         *     :param runs: DAGs that have run the pipeline and that the user may trigger, to run it now
+         *     :param state: ``applied``: the action has taken effect; ``stored``: the ledger stores it until a run applies it
+         *     :param number: number of the stored action; None if the action was applied
+         *     :param actor: the user, as the audit log names them
+         *     :param reason: the user's reason; None without one
+         *     :param waits_for: lease of the run that applies the stored action; None if the action was applied, or no run holds
+         *         the lease
+         *     :param changes: values that the action has changed, at most 500; empty if the action was stored
+         *     :param remark: sentence about consequences of the action that ``changes`` does not show; None if there is nothing to
+         *         explain
+         *     :param runs: ids of the DAGs that have planned the pipeline and that the user may trigger, to start a run now
          */
         ActionOutcome: {
             /** Actor */
@@ -463,19 +490,22 @@ export interface components {
         };
         /**
          * ActionWish
-         * @description Action that a user asks for. Fields that the kind does not take must be left out.
+         * @description Action that a user requests. Fields that the kind of action does not take must be left out.
          *
          *     :param kind: kind of the action
-         *     :param batches: for hold and skip: the batches; for release: the batches, or none for all held ones
-         *     :param partition: for rewind and replay: the source partition; may be left out if there is only one
-         *     :param to_position: for rewind and resend_to_sink: first position to read again
-         *     :param to_time: for rewind: time to whose checkpoint to return
-         *     :param start: for replay: first position to read again
-         *     :param end: for replay: first position that is not read again
-         *     :param with_replayed: for replay: also read records again whose dead letters a replay has delivered
-         *     :param dead_letters: for replay_dead_letters and discard_dead_letters: which dead letters; ``states`` is ignored
-         *     :param stop_at: for the same: maximum number of dead letters, oldest first
-         *     :param ledger_id: for adopt: id of the ledger whose receipts the sink holds
+         *     :param batches: for hold and skip: names of the batches; for release: names of the batches, or empty for all that
+         *         are held at the time of the dry run
+         *     :param partition: for rewind, replay and resend_to_sink: id of the source partition. It may be left out if there is
+         *         only one; a rewind to a time without it concerns all source partitions
+         *     :param to_position: for rewind and resend_to_sink: first position to send again
+         *     :param to_time: for rewind, in place of ``to_position``: the checkpoint of this time becomes the checkpoint again
+         *     :param start: for replay: first position to send again
+         *     :param end: for replay: first position after those to send again
+         *     :param with_replayed: for replay: whether to also send records again that a replay of dead letters has delivered
+         *     :param dead_letters: for replay_dead_letters and discard_dead_letters: selection of dead letters. Of the selected
+         *         dead letters, those that are parked are chosen; ``states`` is ignored
+         *     :param stop_at: for replay_dead_letters and discard_dead_letters: maximum number of dead letters, by position
+         *     :param ledger_id: for adopt: id of the other ledger whose receipts are in the sink
          *     :param keep_days: for collect_garbage: age in days from which history may be deleted
          */
         ActionWish: {
@@ -511,16 +541,16 @@ export interface components {
         };
         /**
          * Attempt
-         * @description Attempt of a batch.
+         * @description One execution of a batch.
          *
          *     :param number: number of the attempt, from 1
-         *     :param epoch: its epoch
-         *     :param owner: run that made it
-         *     :param run: task of a DAG run that it is; None for another owner
-         *     :param began_at: when it began
-         *     :param ended_at: when it ended; None while it is open
-         *     :param outcome: its outcome; None while it is open
-         *     :param error_type: error type; None unless it failed
+         *     :param epoch: epoch of the lease under which the attempt was made
+         *     :param owner: owner of that lease
+         *     :param run: the Airflow task that owned the lease; None if no task did, but for example a command
+         *     :param began_at: when the attempt began
+         *     :param ended_at: when the attempt ended; None while it is open
+         *     :param outcome: outcome of the attempt, such as ``delivered`` or ``failed``; None while it is open
+         *     :param error_type: error type of the attempt; None without an error
          */
         Attempt: {
             /**
@@ -544,16 +574,17 @@ export interface components {
         };
         /**
          * BatchDetail
-         * @description One batch in full.
+         * @description One batch with its attempts, dead letters and events.
          *
          *     :param batch: name of the batch
-         *     :param row: what the ledger stores of it; None if the checkpoint has passed it and its receipt is merged
-         *     :param remark: why there is no row; None if there is one
-         *     :param blocked_batches: number of resolved batches of its partition that wait for it, if it is the first unresolved
-         *         one; else 0
-         *     :param attempts: attempts that the ledger still has, oldest first
-         *     :param dead_letters: number of its dead letters by error type
-         *     :param events: its newest events, newest first, at most 100
+         *     :param row: range and state of the batch; None if the ledger no longer stores them, because the checkpoint has
+         *         passed the batch, or the generation of the batch has ended
+         *     :param remark: explanation why ``row`` is None; None if there is a row
+         *     :param blocked_batches: if the batch is the first unresolved one of its partition, number of resolved batches beyond
+         *         the checkpoint, which wait for it; else 0
+         *     :param attempts: attempts that the ledger still stores, oldest first
+         *     :param dead_letters: number of dead letters of the batch by error type
+         *     :param events: newest events of the batch in the audit log, newest first; at most 100
          */
         BatchDetail: {
             /** Attempts */
@@ -574,9 +605,11 @@ export interface components {
         };
         /**
          * BatchPage
-         * @description Page of batches, ordered by partition and number; ``next`` is the next page's cursor, None on the last one.
+         * @description Page of batches, ordered by partition and number.
          *
-         *     :param by_state: number of batches by state, for all pages and without the filter by state
+         *     :param items: the batches of this page
+         *     :param next: cursor of the next page; None on the last page
+         *     :param by_state: number of batches by state, of all pages, counted without the filter by state
          */
         BatchPage: {
             /** By State */
@@ -590,27 +623,32 @@ export interface components {
         };
         /**
          * BatchRow
-         * @description Batch that the ledger has as such: one beyond a checkpoint, or sent at most once and not confirmed.
+         * @description A batch of the present generation, with its range of positions and the state of its attempts.
+         *
+         *     The ledger has such a row for each batch beyond a checkpoint, and for each batch that was sent at most once until
+         *     its receipt is known. Of other batches below a checkpoint it has only receipts.
          *
          *     :param batch: name of the batch
-         *     :param partition: its partition
-         *     :param generation: its generation
-         *     :param seq: its number
-         *     :param state: its state
-         *     :param blocks: whether it is unresolved, so that the checkpoint does not pass it
-         *     :param records: number of records, as planned; None if the source does not know
-         *     :param instruction: what the next attempt does: deliver, reject or void
-         *     :param attempts: number of attempts
-         *     :param failures: number of attempts that failed in this round
-         *     :param round: number of the round of attempts
-         *     :param deaths: number of executors that died with this batch alone
-         *     :param cancelled: whether it was cancelled, so that the checkpoint waits at it
-         *     :param waits_for: ``run``: the next run; ``time``: ``not_before``; ``person``: a release or skip; None if it is in
-         *         flight or resolved
-         *     :param not_before: time before which it is not sent again; None without one
-         *     :param epoch: epoch of its newest attempt
-         *     :param error: newest error; None without one
-         *     :param receipt: receipt; None if it has none
+         *     :param partition: id of the partition
+         *     :param generation: generation of the batch
+         *     :param seq: number of the batch in its partition and generation, from 0
+         *     :param state: state of the batch. ``superseded``: replaced by a receipt in the sink for the same positions; for the
+         *         other states see ``Fate``
+         *     :param blocks: whether the batch is unresolved (planned, in flight or held), so that the checkpoint cannot pass it
+         *     :param records: number of records that planning counted or estimated; None if it did neither
+         *     :param instruction: the verdict that the next attempt is to obtain. ``deliver``: send the records; ``reject``: store
+         *         all records as dead letters; ``void``: give the batch up and send nothing
+         *     :param attempts: number of attempts that were begun
+         *     :param failures: number of attempts that failed in the present round
+         *     :param round: number of the present round of attempts, from 1; the delivery policy limits the attempts of a round
+         *     :param deaths: number of times that a Spark executor died while it executed only this batch
+         *     :param cancelled: whether a user has cancelled the batch, and it was neither started again nor resolved since
+         *     :param waits_for: ``run``: the batch is sent by the next wave or run; ``time``: it is not sent before
+         *         ``not_before``; ``person``: it is held until a user releases or skips it; None if it is in flight or resolved
+         *     :param not_before: time before which the next attempt does not begin; None if it may begin at once
+         *     :param epoch: epoch of the open attempt; None unless the batch is in flight
+         *     :param error: newest error of the batch; None without one
+         *     :param receipt: receipt of the batch; None if the ledger knows none
          */
         BatchRow: {
             /** Attempts */
@@ -625,7 +663,7 @@ export interface components {
             deaths: number;
             /**
              * End
-             * @description A position of the source, a signed 64-bit integer in decimal digits.
+             * @description A position in a source partition: a signed 64-bit integer, in decimal digits.
              */
             end: string;
             /** Epoch */
@@ -653,7 +691,7 @@ export interface components {
             seq: number;
             /**
              * Start
-             * @description A position of the source, a signed 64-bit integer in decimal digits.
+             * @description A position in a source partition: a signed 64-bit integer, in decimal digits.
              */
             start: string;
             /**
@@ -666,12 +704,13 @@ export interface components {
         };
         /**
          * Blocked
-         * @description The first unresolved batch at the checkpoint, and what waits behind it.
+         * @description The first unresolved batch of a partition, which the checkpoint cannot pass, and the batches that wait for it.
          *
-         *     :param batch: the batch
-         *     :param state: its state
-         *     :param batches: number of resolved batches beyond the checkpoint
-         *     :param positions: number of positions that these cover
+         *     :param batch: name of the unresolved batch
+         *     :param state: state of the unresolved batch: ``planned``, ``in_flight`` or ``held``
+         *     :param batches: number of resolved batches beyond the checkpoint, which the checkpoint passes once this and all
+         *         other unresolved batches before them are resolved
+         *     :param positions: number of positions that the resolved batches cover
          */
         Blocked: {
             /** Batch */
@@ -684,12 +723,12 @@ export interface components {
         };
         /**
          * Bytes
-         * @description Bytes of a record, possibly only their beginning.
+         * @description Bytes of a key, a value or a header of a record; only the first bytes if there are many.
          *
-         *     :param size: number of all bytes
-         *     :param base64: the bytes in base64, at most ``max_bytes`` of them
+         *     :param size: number of all bytes, also of those that were left out
+         *     :param base64: the first bytes in base64: of a key or value at most ``max_bytes`` of the request, of a header 4,096
          *     :param truncated: whether bytes were left out at the end
-         *     :param kind: ``json`` if all bytes are JSON, ``text`` if they are UTF-8, else ``binary``
+         *     :param kind: ``json`` if all bytes together are a JSON text, ``text`` if they are UTF-8, else ``binary``
          */
         Bytes: {
             /** Base64 */
@@ -706,13 +745,16 @@ export interface components {
         };
         /**
          * Cause
-         * @description Cause of the health of a pipeline.
+         * @description Explanation of the health of a pipeline.
          *
-         *     :param text: one sentence
-         *     :param since: time since which this is so; None if it is not known
-         *     :param batch: first batch that blocks a checkpoint; None if none does
-         *     :param error_type: error type of that batch; None without an error
-         *     :param blocked_batches: number of resolved batches beyond the checkpoints, which wait for an unresolved one
+         *     :param text: the explanation, as one clause in English
+         *     :param since: for ``blocked`` and ``lag_growing``: time at which a checkpoint that has batches beyond it reached its
+         *         present position, the earliest of all partitions; for ``dead_letters``: time at which the receipt of the oldest
+         *         was claimed; None for other kinds of health, or if the time is not known
+         *     :param batch: for ``blocked``: the first held batch, or else the first failed one; None for other kinds of health
+         *     :param error_type: error type of this batch; None without an error
+         *     :param blocked_batches: number of resolved batches beyond the checkpoints; each waits for an unresolved batch before
+         *         it
          */
         Cause: {
             /** Batch */
@@ -728,7 +770,11 @@ export interface components {
         };
         /**
          * Change
-         * @description Value that an action changes: its name, and the value before and after.
+         * @description A value that an action changes.
+         *
+         *     :param what: name of the value, such as ``phase`` or the name of a batch
+         *     :param before: the value before the action
+         *     :param after: the value after the action
          */
         Change: {
             /** After */
@@ -743,10 +789,10 @@ export interface components {
          * @description Change of one column of the source from one schema version to the next.
          *
          *     :param kind: kind of the change
-         *     :param column: name of the column before the change; of an added column, its name
-         *     :param before: its type before; None for an added column
-         *     :param after: its type after; None for a dropped column
-         *     :param new_name: name of a renamed column after the change; None for all others
+         *     :param column: name of the column in the earlier version; for an added column, in the later one
+         *     :param before: type of the column in the earlier version; None for an added column
+         *     :param after: type of the column in the later version; None for a dropped column
+         *     :param new_name: name of a renamed column in the later version; None for other kinds of change
          */
         ColumnChange: {
             /** After */
@@ -761,18 +807,25 @@ export interface components {
         };
         /**
          * ColumnChangeKind
-         * @description Kind of the change of a column of the source.
+         * @description Kind of a change of one column of the source between two schema versions.
          *
-         *     - ``added``, ``dropped``: the source has it, or has it no more
-         *     - ``retyped``: it has another type
-         *     - ``renamed``: it has another name, and possibly another type
-         *     - ``replaced``: another column has its name
+         *     - ``added``: only the later version has the column
+         *     - ``dropped``: only the earlier version has the column
+         *     - ``retyped``: the column has another type
+         *     - ``renamed``: the column has another name, and possibly another type
+         *     - ``replaced``: the name now belongs to another column, because the column was dropped and another one was added
+         *       under its name, or because columns exchanged their names
          * @enum {string}
          */
         ColumnChangeKind: "added" | "dropped" | "retyped" | "renamed" | "replaced";
         /**
          * Counts
-         * @description Numbers of records: read = delivered + filtered + dead_lettered.
+         * @description Numbers of records, with ``read = delivered + filtered + dead_lettered``.
+         *
+         *     :param read: records that were read from the source
+         *     :param delivered: records that were written to the target
+         *     :param filtered: records that the pipeline's transform left out
+         *     :param dead_lettered: records that became dead letters
          */
         Counts: {
             /**
@@ -798,19 +851,22 @@ export interface components {
         };
         /**
          * DatabaseRow
-         * @description A database in the list: sums of those of its tables that match the filters and that the user may see.
+         * @description A database in the list of pipelines: sums over the tables that one declaration of many tables replicates.
          *
-         *     :param name: name of the declaration of many tables
-         *     :param health: the most urgent health of its tables
+         *     Each table is a pipeline. Only tables that match the filters and that the user may see are counted.
+         *
+         *     :param name: name of the declaration
+         *     :param health: the most urgent health of the tables
          *     :param by_health: number of tables by health
          *     :param tables: number of tables
-         *     :param done: number of tables of which everything that was known at the last planning is delivered
-         *     :param behind: number of the other tables
+         *     :param done: number of tables of which everything is delivered that the source had at the last planning, and that
+         *         have no planned, in-flight or held batch
+         *     :param behind: number of all other tables
          *     :param held: number of tables with a held batch
-         *     :param failed: number of tables with a batch that has failed and that no run is trying again
-         *     :param running: number of tables that a run is working on
-         *     :param dead_letters: number of dead letters that are parked or replaying
-         *     :param planned_at: the earliest of the last plannings of its tables; None if one was never planned
+         *     :param failed: number of tables with a failed batch whose lease no run holds, so that no run is trying again
+         *     :param running: number of tables whose lease a run holds
+         *     :param dead_letters: number of parked or replaying dead letters of all tables
+         *     :param planned_at: each table was last planned at this time or later; None if a table was never planned
          */
         DatabaseRow: {
             /** Behind */
@@ -839,18 +895,22 @@ export interface components {
         };
         /**
          * DeadLetterEntry
-         * @description Entry of the index: consecutive dead letters of one batch, error type and state.
+         * @description An entry of the dead letter index: consecutive dead letters of one batch, one error type and one state.
          *
-         *     :param batch: the batch
-         *     :param partition: its partition
-         *     :param error_type: the error type
-         *     :param first: number of the first among the batch's dead letters of this type, from 0
+         *     The dead letters of a batch and error type are numbered from 0. Their range of positions may contain other records,
+         *     too.
+         *
+         *     :param batch: name of the batch
+         *     :param partition: id of the partition
+         *     :param error_type: error type of the dead letters
+         *     :param first: number of the first of these dead letters
          *     :param records: number of dead letters
-         *     :param state: the state
-         *     :param at: when the batch's receipt was claimed
-         *     :param replays: number of earlier replays in which these records failed again
-         *     :param replay: side partition that replays or has replayed them; None without one
-         *     :param read_again: generation that has read the records again, so that these dead letters are obsolete; None if none
+         *     :param state: state of the dead letters
+         *     :param at: when the receipt of the batch was claimed
+         *     :param replays: number of earlier replays in which the same records failed again
+         *     :param replay: id of the side partition that replays or has replayed the dead letters; None if there is none
+         *     :param read_again: number of the newest generation that has read the records again, so that these dead letters are
+         *         obsolete; None if none has
          */
         DeadLetterEntry: {
             /**
@@ -862,7 +922,7 @@ export interface components {
             batch: string;
             /**
              * End
-             * @description A position of the source, a signed 64-bit integer in decimal digits.
+             * @description A position in a source partition: a signed 64-bit integer, in decimal digits.
              */
             end: string;
             /** Error Type */
@@ -881,7 +941,7 @@ export interface components {
             replays: number;
             /**
              * Start
-             * @description A position of the source, a signed 64-bit integer in decimal digits.
+             * @description A position in a source partition: a signed 64-bit integer, in decimal digits.
              */
             start: string;
             /**
@@ -892,13 +952,13 @@ export interface components {
         };
         /**
          * DeadLetterFilter
-         * @description Selection of dead letters; an empty field restricts nothing.
+         * @description Selection of dead letters; a field that is empty or left out does not restrict it.
          *
-         *     :param types: error types
-         *     :param batches: batches
-         *     :param states: states; by default those that are neither replayed nor discarded
-         *     :param since: only dead letters of batches whose receipt was claimed then or later
-         *     :param until: only dead letters of batches whose receipt was claimed before
+         *     :param types: only dead letters of one of these error types
+         *     :param batches: only dead letters of the batches of these names
+         *     :param states: only dead letters in one of these states; if empty, those that are neither replayed nor discarded
+         *     :param since: only dead letters of batches whose receipt was claimed at this time or later
+         *     :param until: only dead letters of batches whose receipt was claimed before this time
          */
         DeadLetterFilter: {
             /** Batches */
@@ -914,15 +974,17 @@ export interface components {
         };
         /**
          * DeadLetterGroup
-         * @description Dead letters of one error type, state and hour.
+         * @description Number of the dead letters of one error type and one state in an hour.
          *
-         *     :param hour: begin of the hour
+         *     The time of a dead letter is that at which the receipt of its batch was claimed.
+         *
+         *     :param hour: start of the hour, UTC
          *     :param error_type: the error type
          *     :param state: the state
          *     :param records: number of dead letters
-         *     :param batches: number of batches that they are from
-         *     :param first_at: time of the oldest
-         *     :param last_at: time of the newest
+         *     :param batches: number of batches to which the dead letters belong
+         *     :param first_at: time of the oldest dead letter
+         *     :param last_at: time of the newest dead letter
          */
         DeadLetterGroup: {
             /** Batches */
@@ -954,9 +1016,11 @@ export interface components {
         };
         /**
          * DeadLetterGroups
-         * @description Groups of dead letters, newest hour first, at most 1000; ``left_out`` says whether there are more.
+         * @description Numbers of dead letters by hour, error type and state.
          *
-         *     :param by_state: number of dead letters by state, of all groups
+         *     :param items: the groups, newest hour first; at most 1,000
+         *     :param left_out: whether there are further groups
+         *     :param by_state: number of dead letters of all groups by state
          */
         DeadLetterGroups: {
             /** By State */
@@ -970,7 +1034,10 @@ export interface components {
         };
         /**
          * DeadLetterPage
-         * @description Page of entries of the index, ordered by batch; ``next`` is the next page's cursor, None on the last one.
+         * @description Page of entries of the dead letter index.
+         *
+         *     :param items: the entries, ordered by batch, error type and number
+         *     :param next: cursor of the next page; None on the last page
          */
         DeadLetterPage: {
             /** Items */
@@ -980,18 +1047,18 @@ export interface components {
         };
         /**
          * DeadLetterRecord
-         * @description Dead letter with its bytes.
+         * @description A dead letter with the bytes of its record.
          *
-         *     :param batch: its batch
-         *     :param number: its number among the batch's dead letters of its error type, from 0
-         *     :param position: position of the record in the source
-         *     :param state: its state
-         *     :param at: when it was written
-         *     :param error: its error
-         *     :param key: bytes of the key; None without one
-         *     :param value: bytes of the value; None without one
-         *     :param origin: where the record comes from, such as its topic or file
-         *     :param headers: the record's own headers
+         *     :param batch: name of the batch
+         *     :param number: number of the dead letter among those of its batch and error type, from 0
+         *     :param position: position of the record in the source partition
+         *     :param state: state of the dead letter
+         *     :param at: when the dead letter was written
+         *     :param error: the error because of which the record was not delivered
+         *     :param key: bytes of the record's key; None without one
+         *     :param value: bytes of the record's value; None without one
+         *     :param origin: origin of the record as names and values, such as its topic or its file
+         *     :param headers: headers of the record, at most 100
          */
         DeadLetterRecord: {
             /**
@@ -1013,7 +1080,7 @@ export interface components {
             };
             /**
              * Position
-             * @description A position of the source, a signed 64-bit integer in decimal digits.
+             * @description A position in a source partition: a signed 64-bit integer, in decimal digits.
              */
             position: string;
             /**
@@ -1025,19 +1092,19 @@ export interface components {
         };
         /**
          * DeadLetterSpan
-         * @description Range of a partition in which records became dead letters.
+         * @description A range of a partition in which records of one batch became dead letters of one error type.
          *
-         *     :param records: number of dead letters
-         *     :param error_type: their error type
-         *     :param state: their state
-         *     :param batch: their batch
+         *     :param records: number of dead letters; the range may contain other records, too
+         *     :param error_type: error type of the dead letters
+         *     :param state: state of the dead letters
+         *     :param batch: name of the batch
          */
         DeadLetterSpan: {
             /** Batch */
             batch: string;
             /**
              * End
-             * @description A position of the source, a signed 64-bit integer in decimal digits.
+             * @description A position in a source partition: a signed 64-bit integer, in decimal digits.
              */
             end: string;
             /** Error Type */
@@ -1046,7 +1113,7 @@ export interface components {
             records: number;
             /**
              * Start
-             * @description A position of the source, a signed 64-bit integer in decimal digits.
+             * @description A position in a source partition: a signed 64-bit integer, in decimal digits.
              */
             start: string;
             /** State */
@@ -1054,10 +1121,10 @@ export interface components {
         };
         /**
          * Declaration
-         * @description Declaration of a pipeline that its newest run stored.
+         * @description Declaration of a pipeline, as the newest run has stored it in the ledger.
          *
          *     :param yaml: the declaration as YAML; None if no run has stored one
-         *     :param document: the same as JSON
+         *     :param document: the declaration as a JSON object; None if no run has stored one
          */
         Declaration: {
             /** Document */
@@ -1069,7 +1136,10 @@ export interface components {
         };
         /**
          * EventPage
-         * @description Page of the audit log, newest first; ``next`` is the cursor of the next page, None on the last one.
+         * @description Page of the audit log of a pipeline, newest first.
+         *
+         *     :param items: the events of this page; it may have none although there is a next page
+         *     :param next: cursor of the next page; None on the last page
          */
         EventPage: {
             /** Items */
@@ -1079,20 +1149,20 @@ export interface components {
         };
         /**
          * EventRow
-         * @description Event of the audit log.
+         * @description An event of the audit log.
          *
-         *     :param id: number of the event, growing
+         *     :param id: id of the event; newer events have greater ids
          *     :param at: time of the event
-         *     :param kind: kind of the event
-         *     :param actor: user or run that caused it
-         *     :param run: task of a DAG run that the actor is; None for another actor
-         *     :param epoch: epoch of the lease
-         *     :param batch: batch that it concerns; None if it concerns none
-         *     :param partition: partition that it concerns; None if it concerns none
-         *     :param reason: reason that its user gave; None without one
-         *     :param detail: details as JSON text, possibly shortened
-         *     :param recorded_at: PostgreSQL's clock at the insertion; None on SQLite
-         *     :param database_user: login in PostgreSQL; None on SQLite
+         *     :param kind: kind of the event, such as ``planned`` or ``rewind``
+         *     :param actor: the user or the owner of the lease who caused the event; None if not known
+         *     :param run: the Airflow task that caused the event; None if no task did, but for example a user
+         *     :param epoch: epoch of the lease at the time of the event; None without one
+         *     :param batch: name of the batch that the event concerns; None if it concerns no single batch
+         *     :param partition: id of the partition that the event concerns; None if it concerns no single partition
+         *     :param reason: the user's reason; None without one
+         *     :param detail: details of the event as JSON text; if it was shortened, it ends in an ellipsis
+         *     :param recorded_at: time at which PostgreSQL inserted the event; None if the ledger is an SQLite file
+         *     :param database_user: PostgreSQL login that inserted the event; None if the ledger is an SQLite file
          */
         EventRow: {
             /** Actor */
@@ -1124,10 +1194,10 @@ export interface components {
         };
         /**
          * ExportRequest
-         * @description Request for dead letters as a file.
+         * @description Request for a file of dead letters with their bytes.
          *
-         *     :param filter: which dead letters
-         *     :param query: only those that contain this text in key, value, a header or the error
+         *     :param filter: selection of dead letters
+         *     :param query: only dead letters that contain this text in the key, the value, a header or the error; None for all
          */
         ExportRequest: {
             /**
@@ -1145,10 +1215,10 @@ export interface components {
          * Failure
          * @description Error of a batch or of a dead letter.
          *
-         *     :param type: stable error type
-         *     :param message: text of the error, possibly shortened
-         *     :param recoverable: whether a retry can help
-         *     :param sqlstate: SQLSTATE; None if no database reported one
+         *     :param type: error type, such as ``Serialization``; the name stays the same in later versions of the package
+         *     :param message: message of the error; if it was shortened, it ends in an ellipsis
+         *     :param recoverable: whether another attempt may succeed
+         *     :param sqlstate: SQLSTATE code of a database's error; None for other errors
          */
         Failure: {
             /** Message */
@@ -1162,38 +1232,46 @@ export interface components {
         };
         /**
          * Fate
-         * @description Fate of a piece of the number line, the most urgent first.
+         * @description State of the batches of a piece of the number line, in order of urgency.
          *
-         *     - ``held``, ``in_flight``, ``planned``: not resolved, so the checkpoint does not pass it
-         *     - ``rejected``: all of its records became dead letters
-         *     - ``skipped``: given up
-         *     - ``sent``: sent at most once, without a known receipt
-         *     - ``settled``: resolved, but the receipts are merged or too many to tell each fate; its counts say what is known
-         *     - ``delivered``: has a receipt of delivery; single records may be filtered or dead letters
+         *     - ``held``: waits until a user releases or skips it; the checkpoint does not pass it
+         *     - ``in_flight``: is being sent; the checkpoint does not pass it
+         *     - ``planned``: waits to be sent, for the first time or again; the checkpoint does not pass it
+         *     - ``rejected``: all records became dead letters
+         *     - ``skipped``: was given up, and nothing was sent
+         *     - ``sent``: was sent at most once, and no receipt of it is known
+         *     - ``settled``: resolved, each batch in one of the states ``delivered``, ``rejected``, ``skipped`` and ``sent``. The
+         *       answer does not name the state of each, because their receipts were merged or are too many
+         *     - ``delivered``: the sink has a receipt of the delivery; some records may have been filtered or become dead letters
          * @enum {string}
          */
         Fate: "held" | "in_flight" | "planned" | "rejected" | "skipped" | "sent" | "settled" | "delivered";
         /**
          * Gap
-         * @description Range of a partition that no batch or receipt accounts for.
+         * @description A range of a partition that neither a batch nor a receipt covers.
+         *
+         *     :param partition: id of the partition
          */
         Gap: {
             /**
              * End
-             * @description A position of the source, a signed 64-bit integer in decimal digits.
+             * @description A position in a source partition: a signed 64-bit integer, in decimal digits.
              */
             end: string;
             /** Partition */
             partition: string;
             /**
              * Start
-             * @description A position of the source, a signed 64-bit integer in decimal digits.
+             * @description A position in a source partition: a signed 64-bit integer, in decimal digits.
              */
             start: string;
         };
         /**
          * Header
-         * @description Header of a record; ``value`` is None if it has none.
+         * @description A header of a record.
+         *
+         *     :param name: name of the header
+         *     :param value: value of the header; None if it has none
          */
         Header: {
             /** Name */
@@ -1202,19 +1280,24 @@ export interface components {
         };
         /**
          * Health
-         * @description Health of a pipeline, the most urgent first.
+         * @description Health of a pipeline; the values are in order of urgency, and the first that applies is chosen.
          *
-         *     - ``blocked``: a batch is held, or failed in a run that has ended, so that the checkpoint cannot pass it
-         *     - ``lag_growing``: no run makes progress, and more is planned and not committed than an hour ago
-         *     - ``dead_letters``: dead letters are parked
-         *     - ``draining`` and ``stopped``: a user has drained or stopped the pipeline
-         *     - ``well``: nothing of this
+         *     - ``blocked``: a batch is held; or a batch has failed, is to be tried again, and no run holds the lease. The
+         *       checkpoint cannot pass such a batch.
+         *     - ``lag_growing``: the lag is at least as large as the planned part of the lag an hour ago, and no run holds the
+         *       lease or no checkpoint has moved in the last ten minutes
+         *     - ``dead_letters``: there are parked dead letters, which a user can replay or discard
+         *     - ``draining``, ``stopped``: the pipeline is in this phase, because a user has drained or stopped it
+         *     - ``well``: none of the above
          * @enum {string}
          */
         Health: "blocked" | "lag_growing" | "dead_letters" | "draining" | "stopped" | "well";
         /**
          * InvalidField
-         * @description Field of a request that is invalid, as a dotted path, with the reason.
+         * @description An invalid field of a request.
+         *
+         *     :param field: dotted path of the field, such as ``body.batches.0``
+         *     :param message: explanation why the field is invalid
          */
         InvalidField: {
             /** Field */
@@ -1224,11 +1307,14 @@ export interface components {
         };
         /**
          * LagPoint
-         * @description Sums of a pipeline's positions at a time, relative to the checkpoint at the first point: lag is the difference.
+         * @description Planned and committed positions of a pipeline at one time, each summed up over its source partitions.
+         *
+         *     Both sums are relative to the smallest sum of checkpoints in the same history, so that only differences have a
+         *     meaning: ``planned - committed`` is the number of positions that were planned and not committed at that time.
          *
          *     :param at: the time
-         *     :param planned: end of what was planned
-         *     :param committed: checkpoint
+         *     :param planned: sum of the ends of the plans
+         *     :param committed: sum of the checkpoints
          */
         LagPoint: {
             /**
@@ -1243,15 +1329,15 @@ export interface components {
         };
         /**
          * Lease
-         * @description Lease of a pipeline, which the run that works on it holds.
+         * @description Lease of a pipeline: the right to run it, which one run at a time holds.
          *
-         *     :param held: whether a run holds it now
-         *     :param owner: name of the owner, also after the lease has expired; None if it was released
-         *     :param run: task of a DAG run that the owner is; None for a process of the command line
-         *     :param epoch: newest epoch
-         *     :param expires_at: when the lease ends unless it is renewed; None if it was never acquired
-         *     :param renewed_at: when the owner acquired or last renewed it; None if nobody owns it
-         *     :param seconds_left: seconds until then by the database's clock; 0 if the lease is not held
+         *     :param held: whether a run holds the lease now
+         *     :param owner: name of the owner, which remains after the lease has expired; None if the lease is free
+         *     :param run: the Airflow task that owns the lease; None if no task owns it, but for example a command
+         *     :param epoch: newest epoch; 0 if the lease was never acquired
+         *     :param expires_at: when the lease expires unless its owner renews it; None if it was never acquired
+         *     :param renewed_at: when the owner acquired or last renewed the lease; None if it is free
+         *     :param seconds_left: seconds until the lease expires, by the clock of the ledger's database; 0 if no run holds it
          */
         Lease: {
             /** Epoch */
@@ -1270,7 +1356,14 @@ export interface components {
         };
         /**
          * Line
-         * @description Number lines of partitions; ``next`` is the cursor of further partitions, None if there are none.
+         * @description Page of number lines of the partitions of a pipeline.
+         *
+         *     :param pipeline: name of the pipeline
+         *     :param as_of: time at which the ledger was read
+         *     :param lag_as_of: time of the last planning, at which the ends of the source were read; None if the pipeline was
+         *         never planned
+         *     :param partitions: number lines, by id of the partition; at most 20
+         *     :param next: cursor of the next page; None on the last page
          */
         Line: {
             /**
@@ -1289,11 +1382,12 @@ export interface components {
         };
         /**
          * Me
-         * @description The user, and what they may do on all pipelines.
+         * @description The user who sent the request.
          *
-         *     :param id: id of the user
-         *     :param name: name of the user, which the audit log stores as ``airflow:NAME``
-         *     :param administrator: whether the user may see and act on pipelines that no DAG has run
+         *     :param id: id of the user in Airflow
+         *     :param name: name of the user; the audit log stores it as ``airflow:NAME``
+         *     :param administrator: whether the user may edit the Airflow connection of the ledger. Administrators may also see
+         *         and act on pipelines that no DAG has planned
          */
         Me: {
             /** Administrator */
@@ -1305,31 +1399,36 @@ export interface components {
         };
         /**
          * PartitionLine
-         * @description Number line of a partition, bounded whatever the number of its batches.
+         * @description Number line of a partition: the state of the batches at each range of positions in a window.
+         *
+         *     The number of pieces is limited. If the window has more than 1,000 batches or receipts, it is divided into
+         *     *buckets*, equal parts, and those of a bucket are put together. The pieces of a smaller window are more precise.
          *
          *     :param partition: id of the partition
          *     :param kind: ``source``, or the purpose of a side partition
-         *     :param generation: generation
+         *     :param generation: number of the present generation, which the number line shows
          *     :param base: first position of the generation
-         *     :param low: low watermark; receipts below it are merged
-         *     :param committed: checkpoint
-         *     :param planned_end: end of what is planned
-         *     :param bound: end of what the source had at the last planning; None if the source told none
-         *     :param window: the range that the answer describes
-         *     :param bucketed: whether several batches of a fate were put together to one piece; ask for a smaller window
-         *     :param pieces: pieces in order of their start; pieces of different fates may overlap if ``bucketed``
-         *     :param gaps: planned or passed ranges without any batch or receipt; below the checkpoint, only if not ``bucketed``
+         *     :param low: low watermark: below it, receipts are merged, so that only sums of their counts are known
+         *     :param committed: the checkpoint
+         *     :param planned_end: end of the plan: all batches that are planned so far end at or before this position
+         *     :param bound: end of the records that the source had at the last planning, up to which batches could be planned;
+         *         None if the source reported none
+         *     :param window: the range of positions that the number line shows
+         *     :param bucketed: whether batches or receipts were put together by buckets
+         *     :param pieces: the pieces, by start; if ``bucketed``, pieces of different states may overlap
+         *     :param gaps: ranges before ``planned_end`` that neither a batch nor a receipt covers, at most 100; if there are more
+         *         than 1,000 receipts, only ranges beyond the checkpoint
          *     :param dead_letters: ranges with dead letters in any state, at most 500
-         *     :param dead_letters_left_out: whether there are more
-         *     :param blocked: what blocks the checkpoint; None if nothing does
-         *     :param schema_versions: versions of the source's columns that begin in the window or at its end, by position; at
-         *         most 50, of a wide table fewer
-         *     :param schema_versions_left_out: whether there are more, at smaller positions; ask for a smaller window
+         *     :param dead_letters_left_out: whether there are further ranges with dead letters
+         *     :param blocked: the first unresolved batch, which the checkpoint cannot pass; None if all batches are resolved
+         *     :param schema_versions: schema versions that begin in the window or at its end, by position; at most 50, and fewer
+         *         of a table with more than 100 columns
+         *     :param schema_versions_left_out: whether there are further schema versions at smaller positions of the window
          */
         PartitionLine: {
             /**
              * Base
-             * @description A position of the source, a signed 64-bit integer in decimal digits.
+             * @description A position in a source partition: a signed 64-bit integer, in decimal digits.
              */
             base: string;
             blocked: components["schemas"]["Blocked"] | null;
@@ -1339,7 +1438,7 @@ export interface components {
             bucketed: boolean;
             /**
              * Committed
-             * @description A position of the source, a signed 64-bit integer in decimal digits.
+             * @description A position in a source partition: a signed 64-bit integer, in decimal digits.
              */
             committed: string;
             /** Dead Letters */
@@ -1357,7 +1456,7 @@ export interface components {
             kind: "source" | "recovery" | "replay" | "dlq";
             /**
              * Low
-             * @description A position of the source, a signed 64-bit integer in decimal digits.
+             * @description A position in a source partition: a signed 64-bit integer, in decimal digits.
              */
             low: string;
             /** Partition */
@@ -1366,7 +1465,7 @@ export interface components {
             pieces: components["schemas"]["Piece"][];
             /**
              * Planned End
-             * @description A position of the source, a signed 64-bit integer in decimal digits.
+             * @description A position in a source partition: a signed 64-bit integer, in decimal digits.
              */
             planned_end: string;
             /** Schema Versions */
@@ -1377,30 +1476,32 @@ export interface components {
         };
         /**
          * PartitionRow
-         * @description Partition of a pipeline with its positions.
+         * @description A partition of a pipeline, with its positions and the numbers of its batches in the present generation.
          *
          *     :param id: id of the partition
          *     :param kind: ``source``, or the purpose of a side partition
-         *     :param source: id of the source partition whose records it reads
-         *     :param generation: generation, which grows with each rewind
+         *     :param source: id of the source partition from which the records come; for a source partition, its own id
+         *     :param generation: number of the present generation; a rewind begins the next one
          *     :param base: first position of the generation
-         *     :param low: low watermark: below it, receipts are merged and only sums remain
-         *     :param committed: checkpoint
-         *     :param planned_end: end of what is planned
-         *     :param bound: end of what the source had at the last planning; None if the source told none
+         *     :param low: low watermark: below it, receipts are merged, so that only sums of their counts are known
+         *     :param committed: the checkpoint
+         *     :param planned_end: end of the plan: all batches that are planned so far end at or before this position
+         *     :param bound: end of the records that the source had at the last planning, up to which batches could be planned;
+         *         None if the source reported none
          *     :param ends_at: end of a side partition; None for a source partition
-         *     :param moved_at: time at which checkpoint or plan last moved
-         *     :param settled: records of the batches that the checkpoint has passed in this generation
-         *     :param settled_batches: number of these batches
-         *     :param rejected: number of these whose records all became dead letters
-         *     :param skipped: number of these that were given up
-         *     :param sent: number of these that were sent at most once, without a known receipt
-         *     :param batches: number of batches beyond the checkpoint by state
+         *     :param moved_at: time at which the checkpoint or the end of the plan last moved; None if not known
+         *     :param settled: numbers of records of the batches that the checkpoint has passed
+         *     :param settled_batches: number of batches that the checkpoint has passed
+         *     :param rejected: number of these batches whose records all became dead letters
+         *     :param skipped: number of these batches that were given up
+         *     :param sent: number of these batches that were sent at most once, and of which no receipt is known
+         *     :param batches: number of batches beyond the checkpoint by state; batches that were sent at most once count until
+         *         their receipt is known
          */
         PartitionRow: {
             /**
              * Base
-             * @description A position of the source, a signed 64-bit integer in decimal digits.
+             * @description A position in a source partition: a signed 64-bit integer, in decimal digits.
              */
             base: string;
             /** Batches */
@@ -1411,7 +1512,7 @@ export interface components {
             bound: string | null;
             /**
              * Committed
-             * @description A position of the source, a signed 64-bit integer in decimal digits.
+             * @description A position in a source partition: a signed 64-bit integer, in decimal digits.
              */
             committed: string;
             /** Ends At */
@@ -1427,14 +1528,14 @@ export interface components {
             kind: "source" | "recovery" | "replay" | "dlq";
             /**
              * Low
-             * @description A position of the source, a signed 64-bit integer in decimal digits.
+             * @description A position in a source partition: a signed 64-bit integer, in decimal digits.
              */
             low: string;
             /** Moved At */
             moved_at: string | null;
             /**
              * Planned End
-             * @description A position of the source, a signed 64-bit integer in decimal digits.
+             * @description A position in a source partition: a signed 64-bit integer, in decimal digits.
              */
             planned_end: string;
             /** Rejected */
@@ -1451,15 +1552,18 @@ export interface components {
         };
         /**
          * Piece
-         * @description Piece of the number line: one batch, merged receipts, or several batches of one fate in a bucket.
+         * @description A piece of the number line: a range of positions with the batches that cover it.
          *
-         *     :param fate: what became of it
-         *     :param batches: number of batches in it; None if there are too many to count
-         *     :param batch: name of the batch, if it is one batch that the ledger still has as such; else None
-         *     :param rejected: number of its batches that were rejected; None if unknown
-         *     :param skipped: number of its batches that were skipped; None if unknown
-         *     :param attempts: largest number of attempts of its batches; 0 below the checkpoint
-         *     :param error_type: error type of the batch; None without an error, or if it is not one batch
+         *     A piece is one batch, or one receipt of one or several batches that the checkpoint has passed. If there are too many
+         *     to list, a piece is all batches of one state, or all receipts, in a bucket, which is an equal part of the window.
+         *
+         *     :param fate: state of the batches
+         *     :param batches: number of batches; None if not known, because there are too many to count
+         *     :param batch: name of the batch; None if there are several batches, or the ledger stores only their receipts
+         *     :param rejected: number of rejected batches; None if not known
+         *     :param skipped: number of skipped batches; None if not known
+         *     :param attempts: largest number of attempts of one of the batches; 0 if the ledger stores only their receipts
+         *     :param error_type: type of the newest error of a single batch; None for several batches, or without an error
          */
         Piece: {
             /** Attempts */
@@ -1470,7 +1574,7 @@ export interface components {
             batches: number | null;
             /**
              * End
-             * @description A position of the source, a signed 64-bit integer in decimal digits.
+             * @description A position in a source partition: a signed 64-bit integer, in decimal digits.
              */
             end: string;
             /** Error Type */
@@ -1482,19 +1586,20 @@ export interface components {
             skipped: number | null;
             /**
              * Start
-             * @description A position of the source, a signed 64-bit integer in decimal digits.
+             * @description A position in a source partition: a signed 64-bit integer, in decimal digits.
              */
             start: string;
         };
         /**
          * PipelineDetail
-         * @description One pipeline in full.
+         * @description One pipeline with its partitions, stored actions and refreshes, besides the values of its row in the list.
          *
-         *     :param generation: newest generation
-         *     :param settled: records of all batches below the checkpoints, in the partitions' present generations
-         *     :param partition_rows: partitions, source partitions first; at most 500
-         *     :param partitions_left_out: number of partitions beyond those
-         *     :param actions: stored actions: all that are pending, and the newest 20 that ended
+         *     :param generation: newest generation of the pipeline
+         *     :param settled: numbers of records of all batches that the checkpoints have passed in the present generations, over
+         *         the partitions of ``partition_rows``
+         *     :param partition_rows: the partitions, source partitions first; at most 500
+         *     :param partitions_left_out: number of further partitions
+         *     :param actions: stored actions, newest first: all pending ones, and the newest 20 that were applied or refused
          *     :param refreshes: refreshes that are not published, at most 20
          */
         PipelineDetail: {
@@ -1554,16 +1659,16 @@ export interface components {
         };
         /**
          * PipelineList
-         * @description Page of the pipelines that the user may see, those that need a person first.
+         * @description Page of the list of pipelines that the user may see, with the most urgent health first.
          *
-         *     :param items: the pipelines
-         *     :param next: cursor of the next page; None on the last one
-         *     :param total: number of pipelines that match the filters
-         *     :param by_health: number of them by health, for all pages
-         *     :param databases: on the first page, the databases of the pipelines that match the filters except that of health,
-         *         those that need a person first
-         *     :param databases_left_out: number of databases beyond the first hundred
-         *     :param as_of: time of the snapshot by the database's clock
+         *     :param items: the pipelines of this page
+         *     :param next: cursor of the next page; None on the last page
+         *     :param total: number of pipelines on all pages
+         *     :param by_health: number of pipelines by health, counted without the filter by health
+         *     :param databases: on the first page, the databases of the pipelines that match all filters but that by health, with
+         *         the most urgent health first; at most 100. Empty on other pages
+         *     :param databases_left_out: number of further databases
+         *     :param as_of: time of the state that the page shows, by the clock of the ledger's database
          */
         PipelineList: {
             /**
@@ -1588,30 +1693,32 @@ export interface components {
         };
         /**
          * PipelineRow
-         * @description A pipeline in the list.
+         * @description A pipeline in the list of pipelines.
          *
          *     :param name: name of the pipeline
-         *     :param database: name of the declaration of many tables to which it belongs; None if it belongs to none
-         *     :param health: its health, by which the list is sorted
-         *     :param needs_me: whether a person should look at it: blocked, lag growing or dead letters
-         *     :param cause: why it has this health
-         *     :param phase: running, draining or stopped
-         *     :param lag: number of positions that the source had beyond the checkpoints at the last planning; None if nothing was
-         *         planned yet
-         *     :param lag_as_of: time of the last planning
-         *     :param rate: positions a second by which the checkpoints moved in the last ten minutes; None if unknown
-         *     :param history: lag of the last 24 hours, oldest first
-         *     :param progress: checkpoint as a fraction of what the source had at the last planning; None if unknown
+         *     :param database: name of the declaration of many tables to which the pipeline belongs; None for other pipelines
+         *     :param health: health of the pipeline; the list begins with the most urgent
+         *     :param needs_me: whether a user should look at the pipeline: its health is ``blocked``, ``lag_growing`` or
+         *         ``dead_letters``
+         *     :param cause: explanation of the health
+         *     :param phase: phase of the pipeline
+         *     :param lag: number of positions by which the source was ahead of the checkpoints at the last planning; None if no
+         *         partition is planned, or the checkpoint of one is ``start``
+         *     :param lag_as_of: time of the last planning; None if the pipeline was never planned
+         *     :param rate: positions per second by which the checkpoints moved in the last ten minutes; None if not known
+         *     :param history: planned and committed positions in the last 24 hours, oldest first
+         *     :param progress: fraction of the positions of the present generations that are committed, from 0 to 1, where all are
+         *         those that the source had at the last planning; None if not known
          *     :param partitions: number of source partitions
-         *     :param planned: number of batches that are planned
-         *     :param in_flight: number of batches that are in flight
-         *     :param held: number of batches that are held
-         *     :param dead_letters: number of dead letters that are parked or replaying
-         *     :param stored_actions: number of users' actions that wait for a run
+         *     :param planned: number of planned batches
+         *     :param in_flight: number of batches in flight
+         *     :param held: number of held batches
+         *     :param dead_letters: number of parked or replaying dead letters
+         *     :param stored_actions: number of stored actions that no run has applied yet
          *     :param lease: the lease
-         *     :param dags: ids of the DAGs that have run the pipeline and that the user may see
+         *     :param dags: ids of the DAGs that have planned the pipeline and whose runs the user may see
          *     :param may_act: whether the user may act on the pipeline and see the bytes of its dead letters
-         *     :param may_delete: whether they may also delete the pipeline or its old history
+         *     :param may_delete: whether the user may also delete the pipeline or its old history
          */
         PipelineRow: {
             cause: components["schemas"]["Cause"];
@@ -1659,24 +1766,27 @@ export interface components {
         };
         /**
          * Preview
-         * @description Dry run of an action.
+         * @description Result of the dry run of an action: the changes that it would make, and the id with which to carry it out.
          *
-         *     :param id: one-time id with which the same user carries out exactly this action; None if there is nothing to do, or
-         *         a DAG does it
+         *     :param id: id with which the same user can carry out exactly this action, once; None if there is nothing to do, or
+         *         if only a recovery DAG can carry out the action
          *     :param kind: kind of the action
-         *     :param by: who does it: ``ledger`` at once; ``run`` when the next run applies it; ``dag`` by the recovery DAG
-         *     :param summary: one sentence
-         *     :param needs_reason: whether a reason is required
-         *     :param expires_at: time until which the id can be used; None without an id
-         *     :param waits_for: lease of the run that applies the action first; None if no run holds it
-         *     :param broken: for break_lease: the lease that is broken; None for other actions
-         *     :param needs_name: whether the order must repeat the pipeline's name
-         *     :param changes: values that change
-         *     :param before: number lines of the partitions concerned, at most 20
-         *     :param after: the same after the action
-         *     :param records: number of dead letters concerned; None for other actions
-         *     :param remark: what happens next, or what to know; None without a remark
-         *     :param recovery: recovery DAGs with the form filled in; empty unless ``by`` is ``dag``
+         *     :param by: the way in which the action is carried out. ``ledger``: at once, in the ledger; ``run``: the ledger
+         *         stores the action, and a run applies it; ``dag``: a recovery DAG carries it out
+         *     :param summary: description of the action, in one sentence
+         *     :param needs_reason: whether the action requires a reason
+         *     :param expires_at: time until which ``id`` can be used; None without an id
+         *     :param waits_for: lease of the run that applies the action; None if no run holds the lease, or the action does not
+         *         wait for a run
+         *     :param broken: for break_lease: the lease that the action breaks; None for other actions
+         *     :param needs_name: whether the request to carry the action out must repeat the name of the pipeline
+         *     :param changes: values that the action changes, at most 500
+         *     :param before: number lines of the partitions that the action changes, before the action; at most 20
+         *     :param after: number lines of these partitions after the action, and of side partitions that it creates; at most 20
+         *     :param records: number of dead letters that the action replays or discards; None for other actions
+         *     :param remark: sentence about consequences of the action that ``changes`` does not show, or about the lack of a
+         *         recovery DAG for it; None if there is nothing to explain
+         *     :param recovery: recovery DAGs that can carry out the action; empty unless ``by`` is ``dag``
          */
         Preview: {
             /** After */
@@ -1716,15 +1826,15 @@ export interface components {
         };
         /**
          * Problem
-         * @description Description of an error in the form of RFC 9457, sent as ``application/problem+json``.
+         * @description Problem details of a failed request (RFC 9457), sent as ``application/problem+json``.
          *
-         *     :param type: URN of the kind of problem, such as ``urn:ckpt:problem:LedgerStateError``; ``about:blank`` if the
-         *         status says it all
-         *     :param title: short text of the kind of problem
+         *     :param type: URN of the kind of problem, such as ``urn:ckpt:problem:LedgerStateError``; ``about:blank`` if there is
+         *         no more to say than the HTTP status does
+         *     :param title: short name of the kind of problem
          *     :param status: HTTP status
-         *     :param detail: what went wrong, with pipeline, batch and position where they apply
-         *     :param hint: what to do next; None if that is not known
-         *     :param errors: for an invalid request, which of its fields are invalid and why; else empty
+         *     :param detail: description of the error, with pipeline, batch and position where they apply
+         *     :param hint: advice what to do next; None if there is none
+         *     :param errors: the invalid fields of the request; empty for other problems
          */
         Problem: {
             /** Detail */
@@ -1742,7 +1852,9 @@ export interface components {
         };
         /**
          * ProposalPage
-         * @description Newest proposals of a pipeline, newest first, at most 50.
+         * @description The newest proposals of a pipeline.
+         *
+         *     :param items: the proposals, newest first; at most 50
          */
         ProposalPage: {
             /** Items */
@@ -1750,21 +1862,22 @@ export interface components {
         };
         /**
          * ProposalRow
-         * @description Proposal of an action: a dry run of this page, or one that the recovery DAG made.
+         * @description A proposed action: a user's dry run on the page, or a proposal of a recovery DAG, which a user has to approve.
          *
          *     :param id: id of the proposal
          *     :param kind: kind of the action
-         *     :param by: ``page`` or ``dag``
-         *     :param run: task of the recovery DAG that proposed it; None for the page
-         *     :param asked_by: the user who asked for it
-         *     :param reason: the reason
-         *     :param state: open, approved, rejected, carried_out, refused or void
-         *     :param created_at: when it was proposed
-         *     :param expires_at: until when it can be used
-         *     :param answered_by: the user who approved or rejected it; None if none has
-         *     :param answered_at: when; None if none has
-         *     :param number: number of the stored action that it became; None if it became none
-         *     :param refusal: why it was refused; None if it was not
+         *     :param by: origin of the proposal: the page (``page``) or a recovery DAG (``dag``)
+         *     :param run: the task of the recovery DAG that made the proposal; None for a proposal of the page
+         *     :param asked_by: the user who requested the action
+         *     :param reason: the reason that the user gave with the proposal; None without one
+         *     :param state: ``open``: not approved yet; ``approved`` or ``rejected`` by a user; ``carried_out``; ``refused``: was
+         *         approved, but the action was no longer allowed; ``void``: replaced by a new proposal of the same task
+         *     :param created_at: when the proposal was made
+         *     :param expires_at: time until which the proposal can be used
+         *     :param answered_by: the user who approved or rejected the proposal; None if no user has
+         *     :param answered_at: when the proposal was approved or rejected; None if it was not
+         *     :param number: number of the stored action, if the action was stored for a run; else None
+         *     :param refusal: explanation why the action was refused; None if it was not refused
          */
         ProposalRow: {
             /** Answered At */
@@ -1807,11 +1920,11 @@ export interface components {
         };
         /**
          * PublicationHold
-         * @description Batch that publishes a refresh and is held.
+         * @description The publishing batch of a refresh, while it is held; it would replace the target's rows by the staged ones.
          *
-         *     :param batch: the batch, which a user releases or skips
-         *     :param reason: why it is held; None if that is not known
-         *     :param since: when it was held because of the number of rows; None if it is held for another reason
+         *     :param batch: the publishing batch, which a user releases or skips
+         *     :param reason: the reason why it is held; None if not known
+         *     :param since: when it was held because the refresh has too few rows; None if it is held for another reason
          */
         PublicationHold: {
             /** Batch */
@@ -1823,7 +1936,13 @@ export interface components {
         };
         /**
          * ReceiptRow
-         * @description Receipt of a batch: the sink's proof of its verdict.
+         * @description Receipt of a batch, with which the sink proves the verdict of the batch.
+         *
+         *     :param verdict: ``delivered``; ``rejected``: all records became dead letters; ``void``: given up, nothing was sent
+         *     :param epoch: epoch of the attempt that claimed the receipt
+         *     :param attempt: number of that attempt, from 1
+         *     :param counts: numbers of records of the batch
+         *     :param at: when the receipt was claimed
          */
         ReceiptRow: {
             /**
@@ -1846,10 +1965,9 @@ export interface components {
          * RecordPage
          * @description Page of dead letters with their bytes.
          *
-         *     :param items: the records
-         *     :param next: cursor of the next page; None on the last one
-         *     :param searched: number of dead letters that were read to find these; at most 10,000, so a page may be empty while
-         *         ``next`` is not None
+         *     :param items: the dead letters of this page; it may have none although there is a next page
+         *     :param next: cursor of the next page; None on the last page
+         *     :param searched: number of dead letters that were read to find those of this page, at most 10,000
          */
         RecordPage: {
             /** Items */
@@ -1861,13 +1979,13 @@ export interface components {
         };
         /**
          * RecordsRequest
-         * @description Request for dead letters with their bytes.
+         * @description Request for a page of dead letters with their bytes.
          *
-         *     :param filter: which dead letters
-         *     :param query: only those that contain this text in key, value, a header or the error
-         *     :param cursor: cursor of the page; None for the first
-         *     :param limit: maximum number of records
-         *     :param max_bytes: maximum number of bytes of each key and value
+         *     :param filter: selection of dead letters
+         *     :param query: only dead letters that contain this text in the key, the value, a header or the error; None for all
+         *     :param cursor: cursor of the page; None for the first page
+         *     :param limit: maximum number of dead letters
+         *     :param max_bytes: maximum number of bytes of each key and of each value; further bytes are left out
          */
         RecordsRequest: {
             /** Cursor */
@@ -1895,13 +2013,13 @@ export interface components {
         };
         /**
          * RecoveryForm
-         * @description Recovery DAG with its form filled in, for an action that needs source or sink.
+         * @description A recovery DAG that can carry out an action which needs the source or the sink, and the values of its form.
          *
          *     :param dag_id: id of the DAG
-         *     :param conf: values of the form; ``reason`` is left to the user
+         *     :param conf: values for the form with which the DAG is triggered; the user adds ``reason``
          *     :param href: path of the DAG's page, relative to Airflow's base URL
          *     :param may_trigger: whether the user may trigger the DAG
-         *     :param is_paused: whether the DAG is paused, so that a run would wait
+         *     :param is_paused: whether the DAG is paused, so that a triggered run does not start
          */
         RecoveryForm: {
             /** Conf */
@@ -1919,19 +2037,20 @@ export interface components {
         };
         /**
          * Refresh
-         * @description Full refresh that is not published.
+         * @description A full refresh whose rows have not replaced those of the target yet.
          *
          *     :param partition: id of the source partition
-         *     :param generation: its generation
-         *     :param state: its state
-         *     :param since: when a run began it; None if the audit log no longer has that event
-         *     :param positions: number of positions of the rows: of a PostgreSQL table its pages, of other tables one
-         *     :param staged_positions: number of positions that are staged, or whose records are dead letters
-         *     :param staged_batches: number of batches of these positions
-         *     :param open_batches: number of batches of rows that are planned, in flight or held
-         *     :param held_batches: number of these that are held
-         *     :param skipped_batches: number of batches of rows that were skipped, so that the refresh is not published
-         *     :param hold: the batch that publishes, if it is held; else None
+         *     :param generation: generation of the refresh
+         *     :param state: state of the refresh
+         *     :param since: when a run began the refresh; None if the audit log no longer has that event
+         *     :param positions: number of positions to stage. A position is a page of a PostgreSQL table; another table is one
+         *         position as a whole
+         *     :param staged_positions: number of positions whose rows are staged, filtered or dead letters
+         *     :param staged_batches: number of batches that cover these positions
+         *     :param open_batches: number of batches that are planned, in flight or held, without the publishing batch
+         *     :param held_batches: number of these batches that are held
+         *     :param skipped_batches: number of batches that were skipped; if there is one, the refresh is not published
+         *     :param hold: the publishing batch if it is held; else None
          */
         Refresh: {
             /** Generation */
@@ -1957,25 +2076,27 @@ export interface components {
         };
         /**
          * RefreshState
-         * @description State of a refresh that is not published.
+         * @description State of a refresh whose rows have not replaced those of the target yet.
          *
-         *     - ``staging``: not all rows are staged
+         *     - ``staging``: the rows of the source are being written to a staging table
          *     - ``staged``: all rows are staged, and the run publishes them next
-         *     - ``held``: the batch that publishes waits for a user
-         *     - ``released``: a user has released that batch, and the next run publishes it
+         *     - ``held``: the publishing batch, which replaces the target's rows by the staged ones, is held until a user releases
+         *       or skips it
+         *     - ``released``: a user has released the publishing batch, and the next run publishes the staged rows
          * @enum {string}
          */
         RefreshState: "staging" | "staged" | "held" | "released";
         /**
          * RunBar
-         * @description Time in which a run held the lease.
+         * @description A period in which one owner held the lease, shown as a bar of the timeline.
          *
-         *     :param owner: the owner of the lease
-         *     :param run: task of a DAG run that the owner is; None for another owner
+         *     :param owner: owner of the lease
+         *     :param run: the Airflow task that owned the lease; None if no task did, but for example a command
          *     :param epoch: epoch of the lease
-         *     :param started_at: when it was acquired
-         *     :param ended_at: when it was released, taken over or broken; None while it is open
-         *     :param end: how it ended
+         *     :param started_at: when the lease was acquired
+         *     :param ended_at: when the lease was released, taken over or broken; None if it was not within the timeline
+         *     :param end: ``released``: by its owner; ``taken_over``: acquired anew, under a higher epoch; ``broken``: by a user;
+         *         ``open``: not ended within the timeline
          */
         RunBar: {
             /**
@@ -1998,12 +2119,14 @@ export interface components {
         };
         /**
          * RunLink
-         * @description Task of a DAG run, as far as the name of a lease's owner or of an attempt tells it.
+         * @description An Airflow task in a DAG run, to which the page links.
+         *
+         *     The ledger stores a task as a name that contains these ids.
          *
          *     :param dag_id: id of the DAG
          *     :param run_id: id of the DAG run
-         *     :param task_id: id of the task, or of the task group whose tasks share the lease
-         *     :param map_index: index of a mapped task; -1 without one
+         *     :param task_id: id of the task, or of the task group if its tasks share one lease
+         *     :param map_index: map index of the task; -1 if the task is not mapped
          */
         RunLink: {
             /** Dag Id */
@@ -2017,18 +2140,18 @@ export interface components {
         };
         /**
          * SchemaVersionMark
-         * @description Version of the source's columns, at the position from which batches are planned under it.
+         * @description A schema version of a source partition: the source's columns that are valid from a position on.
          *
-         *     :param version: number of the version, from 1
-         *     :param generation: generation in which it began
-         *     :param position: the position
-         *     :param columns: number of its columns
-         *     :param changes: changes since the version before, at most 20; none for the first version
+         *     :param version: number of the schema version, from 1
+         *     :param generation: generation in which the schema version began
+         *     :param position: first position whose batches are planned under the schema version
+         *     :param columns: number of columns of the schema version
+         *     :param changes: changes of columns since the version before, at most 20; empty for the first version
          *     :param changes_left_out: number of further changes
-         *     :param decision: what was decided, one sentence for each changed column; at most 20
-         *     :param actor: user or run that recorded it
-         *     :param run: task of a DAG run that the actor is; None for another actor
-         *     :param at: time at which it was recorded
+         *     :param decision: how runs handle each changed column, as a sentence each; at most 20
+         *     :param actor: owner of the lease of the run that recorded the schema version
+         *     :param run: the Airflow task that recorded the schema version; None if no task did, but for example a command
+         *     :param at: time at which the schema version was recorded
          */
         SchemaVersionMark: {
             /** Actor */
@@ -2050,7 +2173,7 @@ export interface components {
             generation: number;
             /**
              * Position
-             * @description A position of the source, a signed 64-bit integer in decimal digits.
+             * @description A position in a source partition: a signed 64-bit integer, in decimal digits.
              */
             position: string;
             run: components["schemas"]["RunLink"] | null;
@@ -2059,32 +2182,37 @@ export interface components {
         };
         /**
          * Span
-         * @description Half-open range of positions.
+         * @description A half-open range of positions.
+         *
+         *     :param start: first position
+         *     :param end: first position after the range
          */
         Span: {
             /**
              * End
-             * @description A position of the source, a signed 64-bit integer in decimal digits.
+             * @description A position in a source partition: a signed 64-bit integer, in decimal digits.
              */
             end: string;
             /**
              * Start
-             * @description A position of the source, a signed 64-bit integer in decimal digits.
+             * @description A position in a source partition: a signed 64-bit integer, in decimal digits.
              */
             start: string;
         };
         /**
          * StoredActionRow
-         * @description User's action that was stored for a run.
+         * @description A user's action that the ledger stores until a run applies it.
+         *
+         *     An action is stored if it was requested while a run held the lease, or if only a run can apply it.
          *
          *     :param number: number of the stored action
          *     :param kind: kind of the action
-         *     :param actor: the user who requested it
-         *     :param reason: the user's reason
-         *     :param stored_at: time at which it was stored
-         *     :param state: pending, or what the run that applied it found
-         *     :param ended_at: time at which a run applied or refused it; None while it is pending
-         *     :param refusal: why it was refused; None if it was not
+         *     :param actor: the user who requested the action
+         *     :param reason: the user's reason; None without one
+         *     :param stored_at: time at which the action was stored
+         *     :param state: ``pending`` while it waits for a run; then ``applied``, or ``refused`` if it was not allowed any more
+         *     :param ended_at: time at which the action was applied or refused; None while it is pending
+         *     :param refusal: explanation of the refusal; None if the action was not refused
          */
         StoredActionRow: {
             /** Actor */
@@ -2112,14 +2240,16 @@ export interface components {
         };
         /**
          * Timeline
-         * @description Runs, checkpoint and actions of a pipeline in a span of time.
+         * @description Timeline of a pipeline: its leases, users' actions and planned and committed positions in a period.
          *
-         *     :param start: begin of the span
-         *     :param end: end of the span
-         *     :param history: lag and checkpoint over time, oldest first
-         *     :param runs: times in which runs held the lease, oldest first
-         *     :param actions: users' actions, oldest first
-         *     :param left_out: whether older runs or actions of the span were left out, because there are more than 500
+         *     :param start: start of the period
+         *     :param end: end of the period
+         *     :param history: planned and committed positions at 200 times that divide the period evenly, oldest first; without
+         *         times at which the pipeline had no checkpoint
+         *     :param runs: leases that were acquired in the period, oldest first
+         *     :param actions: users' actions in the period, oldest first
+         *     :param left_out: whether the oldest leases and actions were left out, because the period has more than 2,000 events
+         *         of leases and actions
          */
         Timeline: {
             /** Actions */
@@ -2143,7 +2273,12 @@ export interface components {
         };
         /**
          * Violation
-         * @description Violation of a named invariant.
+         * @description An invariant of the package that the ledger's data violates.
+         *
+         *     :param name: name of the invariant
+         *     :param partition: id of the partition whose data violates it
+         *     :param message: description of the violation
+         *     :param position: position at which the invariant is violated; None if there is no single one
          */
         Violation: {
             /** Message */
@@ -2275,7 +2410,7 @@ export interface operations {
                 task_id?: string | null;
                 /** @description Maximum number of items. */
                 limit?: number;
-                /** @description `next` of the page before. */
+                /** @description Value of `next` in the previous page; left out for the first page. */
                 cursor?: string | null;
             };
             header?: never;
@@ -2902,13 +3037,13 @@ export interface operations {
                 partition?: string | null;
                 error_type?: string | null;
                 search?: string | null;
-                /** @description A position in decimal digits. */
+                /** @description Position in a source partition, in decimal digits. */
                 start?: string | null;
-                /** @description A position in decimal digits. */
+                /** @description Position in a source partition, in decimal digits. */
                 end?: string | null;
                 /** @description Maximum number of items. */
                 limit?: number;
-                /** @description `next` of the page before. */
+                /** @description Value of `next` in the previous page; left out for the first page. */
                 cursor?: string | null;
             };
             header?: never;
@@ -3020,7 +3155,7 @@ export interface operations {
                 until?: string | null;
                 /** @description Maximum number of items. */
                 limit?: number;
-                /** @description `next` of the page before. */
+                /** @description Value of `next` in the previous page; left out for the first page. */
                 cursor?: string | null;
             };
             header?: never;
@@ -3551,7 +3686,7 @@ export interface operations {
                 batch?: string | null;
                 /** @description Maximum number of items. */
                 limit?: number;
-                /** @description `next` of the page before. */
+                /** @description Value of `next` in the previous page; left out for the first page. */
                 cursor?: string | null;
             };
             header?: never;
@@ -3657,12 +3792,12 @@ export interface operations {
         parameters: {
             query?: {
                 partition?: string | null;
-                /** @description A position in decimal digits. */
+                /** @description Position in a source partition, in decimal digits. */
                 start?: string | null;
-                /** @description A position in decimal digits. */
+                /** @description Position in a source partition, in decimal digits. */
                 end?: string | null;
                 buckets?: number;
-                /** @description `next` of the page before. */
+                /** @description Value of `next` in the previous page; left out for the first page. */
                 cursor?: string | null;
             };
             header?: never;
