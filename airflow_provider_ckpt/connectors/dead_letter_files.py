@@ -57,7 +57,8 @@ class DeadLetterFiles:
     def output(self, key: str) -> WrittenFiles:
         """Return a description of the dead letter files, with which a source checks that it does not read them.
 
-        :param key: key of the pipeline's declaration that determines the directory, such as ``sink.path``, for messages
+        :param key: key of the pipeline's declaration that determines the directory, for messages, such as
+            ``dead_letter_queue.path``
         """
         return WrittenFiles(key, self.directory, suffix=".jsonl", nested=True)
 

@@ -26,9 +26,9 @@ def dataset(section: ConnectorSection, connection: Connection | None) -> tuple[s
 
 
 def dead_letter_place(pipeline: Pipeline, connections: Callable[[str], Connection]) -> str:
-    """Return the part of a message that tells where the dead letters beside a sink's target are stored.
+    """Return the place of the dead letters beside a sink's target for messages; see :class:`SinkType`.
 
-    An example is ``the JSON lines under /data/out.dead_letters/orders``; see :class:`SinkType`.
+    An example is ``the JSON lines under /data/out.dead_letters/orders``.
 
     :param pipeline: the pipeline; ``sink.path`` is a path or URL
     :param connections: function that returns an Airflow connection by its id

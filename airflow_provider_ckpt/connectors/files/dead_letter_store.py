@@ -25,7 +25,7 @@ class _DeadLetterFilesInDirectory(DeadLetterFiles):
 
     @property
     def directory(self) -> Location:
-        """Directory of the pipeline's dead letters of all ledgers."""
+        """Directory of the pipeline's dead letters, with those of all ledgers."""
         return self.target / escape(self.pipeline)
 
 
@@ -49,7 +49,7 @@ class FilesDeadLetterStore:
         self._path.check_writable("dead_letter_queue.path")
 
     def outputs(self) -> Sequence[Output]:
-        """Return the pipeline's dead letter files as a list of one place; see :class:`NamesOutputs`."""
+        """Return a description of the pipeline's dead letter files, as the only element; see :class:`NamesOutputs`."""
         return [self._files.output("dead_letter_queue.path")]
 
     def store(self, task: BatchTask, dead_letters: Sequence[DeadLetter], first: int) -> None:  # noqa: ARG002  # all are written again

@@ -45,11 +45,11 @@ def discover(
     :param path: directory, pattern or file, for messages
     :param listing: the files that exist; known files may be left out if they are not to be checked
     :param known: all files discovered before, in order
-    :param changed: function that returns the error for a delivered file that has another etag now; None if it counts as
-        a copy of the recorded file
+    :param changed: function that returns the error for a delivered file that has another etag now; None if the file
+        counts as an unchanged copy
     :param delivered: end of the delivered positions: all positions before it have a verdict
-    :param checked: the known files that are to be checked, which the listing contains if they exist; ``gone`` and
-        ``refused`` of the result do not mention other known files
+    :param checked: those of the known files that are to be checked; the listing must contain them if they exist. Other
+        known files are neither in ``gone`` nor in ``refused`` of the result
     """
     refused: list[CkptError] = [*listing.refused]
     only_links = _only_links(listing, known)
@@ -115,7 +115,9 @@ def _check_delivered(
 
 
 def _only_links(listing: Listing, known: Sequence[SourceFile]) -> bool:
-    """Return whether nothing but symbolic links matches, although no file is known or a known file is a link now.
+    """Return whether links are the only matching paths, and this is an error: no file is known, or a link replaced one.
+
+    The result is False if all known files were removed and only other links remain.
 
     :param listing: the result of listing the source
     :param known: all files discovered before
@@ -129,7 +131,7 @@ def _only_links_error(path: str, listing: Listing) -> SourceError:
     """Return the error for a source whose directory or pattern matches only symbolic links, which are not followed.
 
     :param path: ``source.path``, for the message
-    :param listing: the files that match, with the links that were left out
+    :param listing: the result of listing the source; its entry ``left_out`` of the links is removed
     """
     count, first = listing.left_out.pop(LINK)
     return SourceError(

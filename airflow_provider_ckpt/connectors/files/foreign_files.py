@@ -9,10 +9,12 @@ from airflow_provider_ckpt.core.errors import ConfigError
 
 
 def refuse_foreign_files(names: Iterable[str], form: str, *, place: object, in_store: bool = False) -> None:
-    """Raise an error if the target contains files that this sink would not have written.
+    """Raise an error if the target contains files of another writer, or files of this sink in another format.
+
+    Hidden names (with a leading ``_`` or ``.``) are ignored, except Delta's ``_delta_log``.
 
     :param names: names of the files and directories in the target
-    :param form: the sink's format, which is the ending of its files
+    :param form: the sink's format, which is also the extension of its files
     :param place: the directory or prefix, for the message
     :param in_store: whether the place is a prefix of an object store
     :raises ConfigError: naming one of the files

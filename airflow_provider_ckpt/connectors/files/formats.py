@@ -80,7 +80,10 @@ def _write_json_lines(rows: pa.Table, file: IO[bytes]) -> None:
 
 
 def _write_csv(rows: pa.Table, file: IO[bytes]) -> None:
-    """Write rows as CSV: texts in quotes, an empty text as ``""``, null as an empty field, times with a space."""
+    """Write rows as CSV: texts in quotes, an empty text as ``""``, null as an empty field.
+
+    A timestamp has a space between date and time.
+    """
     import pyarrow as pa
     from pyarrow import csv
 
@@ -103,7 +106,8 @@ def _readable_column(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
 def _readable_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return a column of numbers unchanged, or as text if it contains values that are not finite.
 
-    Arrow would write these as ``nan`` and ``inf``, which CSV readers reject; they accept ``NaN`` and ``Infinity``.
+    Arrow would write such values as ``nan`` and ``inf``, which CSV readers reject; the texts are ``NaN`` and
+    ``Infinity``.
     """
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -28,8 +28,10 @@ class Listing:
 
     :ivar pattern: whether the source is a glob pattern
     :ivar files: each matching regular file or object, by absolute path or URL, except the unchanged ones
-    :ivar unchanged: paths or URLs of recorded files that exist as they were recorded, if the lister compares them
-    :ivar left_out: number and first path of the matching paths that are not regular files, by kind
+    :ivar unchanged: URLs of recorded objects that exist as they were recorded, or were not to be checked; empty for
+        local files
+    :ivar left_out: matching paths that are not regular files: their number and the first of them, by kind, such as
+        ``directory``
     :ivar links: the matching paths that are symbolic links
     :ivar others: number of files that do not match the pattern
     :ivar refused: errors for paths that could not be listed

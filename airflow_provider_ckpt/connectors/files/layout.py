@@ -146,9 +146,9 @@ def marker_name(key: BatchKey) -> str:
 
 
 def parse_file_name(file: str) -> tuple[str, int]:
-    """Return the name of a batch's marker, and the epoch, as the name of a visible or staged file contains them.
+    """Return the name of the batch's marker and the epoch, both of which are parts of the name of a visible file.
 
-    :param file: name of the file
+    :param file: name of a visible file, also of one that is still staged
     """
     generation, seq, partition, epoch, _ = file.rsplit("-", 5)[1:]
     return f"{generation}-{seq}-{partition}", int(epoch)

@@ -34,7 +34,7 @@ def is_pattern(path: Path) -> bool:
 
 
 def check_path(path: Path) -> None:
-    """Raise an error if a source's path cannot be read, or of a pattern the directory before the first wildcard.
+    """Raise an error if a source's file or directory, or a pattern's deepest parent without wildcards, is unreadable.
 
     :param path: the directory, pattern or file; absolute
     :raises SourceError: naming the path and the problem
@@ -82,6 +82,8 @@ def list_files(path: Path, *, follow_links: bool = False, known: Collection[str]
 
 def reached(path: Path, *, follow_links: bool) -> Collection[tuple[Path, Sequence[str]]]:
     """Return the directories in which a glob pattern is matched, each with the pattern's components below it.
+
+    A directory counts as the pattern ``*`` in it, and a file as a pattern in its parent that matches only the file.
 
     If links are not followed, there is one pair: the pattern's static parent (its deepest parent without wildcards) and
     the components after it. If links are followed, there is a pair for each directory that :func:`list_files` would

@@ -1,4 +1,4 @@
-"""Describe, for a message, delivered files or objects of a files sink that are gone although their receipts exist."""
+"""Describe in a message the files or objects of a files sink that are gone although their receipts exist."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ class NamedReceipt(Protocol):
 
 
 def describe_missing_files(gone: Sequence[NamedReceipt], kind: str, place: object) -> str | None:
-    """Return a clause that names one of the missing files and the key that allows it; None if none is missing.
+    """Return the part of an error message that names a missing file and ``sink.files_may_go``; None if none is missing.
+
+    An example begins ``the file of delivered batches, such as ckpt-orders-….csv of orders#4, is gone from /data/out``.
 
     :param gone: receipts whose files are gone
-    :param kind: what the place contains: ``file`` or ``object``
-    :param place: the directory or prefix
+    :param kind: ``file`` or ``object``
+    :param place: the directory or prefix that contained the files
     """
     if not gone:
         return None

@@ -1,4 +1,4 @@
-"""Name the place of dead letters that are stored in a directory of their own."""
+"""Describe in messages the place of dead letters that are stored in a directory of their own."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ if TYPE_CHECKING:
 
 
 def dead_letter_place(pipeline: Pipeline, connections: Callable[[str], Connection]) -> str:
-    """Return a phrase that tells a user where a pipeline's dead letters are stored; see :class:`DeadLetterStoreType`.
+    """Return the place of a pipeline's dead letters for messages; see :class:`DeadLetterStoreType`.
+
+    An example is ``the JSON lines under /data/letters/orders``.
 
     :param pipeline: ``dead_letter_queue.path`` names the directory
-    :param connections: function that returns the Airflow connection of an id
+    :param connections: function that returns an Airflow connection by its id
     """
     named = pipeline.dead_letter_connection
     connection = connections(named) if named else None

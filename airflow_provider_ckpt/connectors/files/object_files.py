@@ -33,10 +33,10 @@ from airflow_provider_ckpt.connectors.storage.open_location import open_location
 from airflow_provider_ckpt.core.errors import CkptError, IoError, SourceError
 
 _OVERLAP = 1000
-"""Number of known objects that are listed again although only new objects are wanted.
+"""Number of the greatest known keys that a listing of new objects covers again.
 
-A list of new names begins that many names before the end of the known names, since objects may be completed out of
-order.
+An object may become visible after objects with greater keys, so a listing that began after the greatest known key would
+miss it.
 """
 
 
@@ -69,7 +69,8 @@ class ObjectFiles(SourceStorage):
     :param url: URL of a prefix (without the prefixes below it), glob pattern (``**`` matches any number of prefixes) or
         object
     :param connection: the store's connection; None for the credentials of the environment
-    :param names_grow: whether new objects always have greater keys than known ones, so that only new objects are listed
+    :param names_grow: whether new objects always have greater keys than known ones, so that a listing can leave out all
+        known objects but the last 1,000
     """
 
     remote = True
@@ -103,7 +104,7 @@ class ObjectFiles(SourceStorage):
         """List objects and compare them with the recorded ones; see :meth:`SourceStorage.discover`.
 
         Objects without content, with which consoles mark folders, are left out. If known objects are not to be checked,
-        or names grow, the list begins at the greatest names that are known.
+        or keys grow (``names_grow``), the listing begins at the last 1,000 known keys.
 
         :param known: all objects discovered before, in order
         :param delivered: end of the delivered positions
@@ -166,7 +167,8 @@ class ObjectFiles(SourceStorage):
         :param after: key after which to begin; empty to begin with the first
         :param names: known keys, sorted
         :param known: recorded identity of each known object as text, by URL
-        :param look_again: whether to list known objects that have another identity now
+        :param look_again: whether a known object that has another identity now is listed as a found file; otherwise
+            each known object counts as unchanged
         """
         listing = Listing(bool(self._pattern))
         bucket = f"{self._parent.bucket.url}/"
@@ -197,11 +199,12 @@ class ObjectFiles(SourceStorage):
 
 
 def is_match(pattern: Sequence[str], components: Sequence[str]) -> bool:
-    """Return whether a glob pattern matches the key of a complete object; both are given without their common prefix.
+    """Return whether a glob pattern matches an object's key; both are given without their common prefix.
 
-    Names with the suffix of an unfinished file, and components with a hidden prefix, match no pattern.
+    No pattern matches a key with the suffix of an unfinished file (:data:`UNFINISHED_SUFFIXES`), or with a hidden
+    component (:data:`HIDDEN`).
 
-    :param pattern: components of the pattern; ``**``, which is not the last, matches any number of components
+    :param pattern: components of the pattern; ``**`` matches any number of components, and is never the last
     :param components: components of the key
     """
     if components[-1].endswith(UNFINISHED_SUFFIXES):

@@ -22,7 +22,8 @@ def matches(path: Path, output: WrittenFiles, *, follow_links: bool) -> bool:
 
     Directories are compared by device and inode, so that links and bind mounts are recognised.
 
-    :param path: the source's directory, file or pattern; absolute, and it or the pattern's static parent exists
+    :param path: the source's directory, file or pattern; absolute. The directory or file must exist, or the deepest
+        parent of the pattern that has no wildcards
     :param output: files that the sink writes; their directory need not exist yet
     :param follow_links: whether the source follows symbolic links
     """
@@ -76,7 +77,7 @@ def _leads(parts: Sequence[str], names: Sequence[str], *, nested: bool) -> bool:
 
     :param parts: components of the pattern without the last one, which matches files
     :param names: components of the directory's path, relative to the directory in which the pattern is matched
-    :param nested: whether it suffices that the pattern can match a directory below the given one
+    :param nested: whether the result is also True if the pattern can match a directory below the given one
     """
 
     @cache
@@ -94,7 +95,7 @@ def _leads(parts: Sequence[str], names: Sequence[str], *, nested: bool) -> bool:
 
 
 def _overlap(pattern: str, output: WrittenFiles) -> bool:
-    """Return whether a glob pattern matches a file name that the sink may give to one of its files.
+    """Return whether there is a file name that a glob pattern matches and that the sink can give to a file.
 
     :param pattern: last component of the source's pattern
     :param output: files that the sink writes, with prefix and suffix of their names

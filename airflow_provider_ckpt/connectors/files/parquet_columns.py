@@ -29,8 +29,8 @@ class RecordColumns:
 
     :param types: Spark SQL types by name, in order
     :param origin: origin of the columns, for messages: a file, or ``transform.schema``
-    :param declared: whether the pipeline declares the columns
-    :param missing_is_null: whether a column that a file lacks is null
+    :param declared: whether the pipeline declares the columns, so that files may have additional ones
+    :param missing_is_null: whether a column that a file lacks is read as null; otherwise it is an error
     """
 
     types: Mapping[str, str]
@@ -87,7 +87,7 @@ def declared_columns(pipeline: Pipeline) -> RecordColumns | None:
 
 
 def file_columns(pipeline: Pipeline, path: str, schema: pa.Schema) -> RecordColumns:
-    """Return the columns of a file as those of the pipeline's records.
+    """Return the columns that all records have if the pipeline declares none: those of a file.
 
     :param pipeline: the pipeline
     :param path: the file, for messages
@@ -109,7 +109,9 @@ def file_columns(pipeline: Pipeline, path: str, schema: pa.Schema) -> RecordColu
 
 
 def is_compatible(found: pa.DataType, kind: str) -> bool:
-    """Return whether a column of a file can be read as a Spark SQL type that has all its values.
+    """Return whether a column of a file may be read as a Spark SQL type: the same type, or a wider one of its kind.
+
+    Kinds are integers, ``float`` and ``double``, and decimals.
 
     :param found: Arrow type of the file's column
     :param kind: the Spark SQL type

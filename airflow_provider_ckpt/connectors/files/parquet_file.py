@@ -119,7 +119,7 @@ class RowReader:
         self._row = self._starts[self._group_number]
 
     def _where(self) -> str:
-        """Return a phrase for the row group that is being read, for error messages; empty before the first read."""
+        """Return the row group that is being read, for error messages: ``row group 3``; empty before the first read."""
         return "" if self._group_number < 0 else f"row group {self._group_number}"
 
     def _group(self, row: int) -> int:
@@ -168,7 +168,8 @@ def _converted_errors(storage: SourceStorage, path: str, etag: str, where: Calla
     :param storage: storage of the file
     :param path: the file
     :param etag: recorded identity of the file
-    :param where: function that returns the name of the part of the file that is being read; empty for none
+    :param where: function that returns the part of the file that is being read, such as ``row group 3``; empty if it is
+        not known
     :raises SourceError: if the file is missing, changed, or cannot be read as Parquet
     :raises IoError: if the storage fails
     """

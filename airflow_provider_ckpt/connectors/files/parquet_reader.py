@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 class ParquetReader:
     """Reading side of the Parquet source in one lane; it keeps the file of the last batch open.
 
-    See :class:`~.source_protocol.Reader`. The row ranges to read are those that :class:`ParquetSource` located.
+    See :class:`~.source_protocol.Reader`. The row ranges to read are in ``task.detail["segments"]``, where
+    :meth:`ParquetSource.locate` has put them.
 
     :param pipeline: the pipeline
     :param connection: the object store's connection; not needed for local files, since their paths are absolute

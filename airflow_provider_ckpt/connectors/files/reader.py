@@ -31,7 +31,7 @@ _LARGEST = 2**31 - 1
 class FilesReader:
     """Reading side of the files source in one lane; see :class:`~.source_protocol.Reader`.
 
-    The byte ranges to read are those that :class:`FilesSource` located, in ``task.detail["segments"]``.
+    The byte ranges to read are in ``task.detail["segments"]``, where :meth:`FilesSource.locate` has put them.
 
     :param pipeline: the pipeline
     :param connection: the object store's connection; not needed for local files, since their paths are absolute

@@ -96,7 +96,7 @@ def verify(path: str, etag: str, status: os.stat_result | None = None) -> None:
     :param path: the file
     :param etag: recorded identity of the file
     :param status: status of the open file; None to read it from the file system
-    :raises SourceError: naming the recorded and the current size and identity
+    :raises SourceError: if the file has another identity than recorded, is missing or may not be read
     """
     if status is None:
         try:

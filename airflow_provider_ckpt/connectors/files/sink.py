@@ -68,7 +68,7 @@ class FilesSink(DocumentsBesideTarget):
         """Do nothing: the first fence creates the bookkeeping directory; see :meth:`Sink.create_bookkeeping`."""
 
     def outputs(self) -> Sequence[Output]:
-        """Return the visible files and the dead letter files as written places; see :class:`NamesOutputs`."""
+        """Return descriptions of the visible files and of the dead letter files; see :class:`NamesOutputs`."""
         target = self._target
         rows = WrittenFiles("sink.path", LocalLocation(target.directory), DATA_PREFIX, f".{target.format}")
         return (
@@ -84,7 +84,7 @@ class FilesSink(DocumentsBesideTarget):
         refuse_types(columns, self._target.format)
 
     def claims(self) -> Claims:
-        """Return this ledger's fence, the ledgers that fenced this pipeline, the directory's id, and lost batches.
+        """Return this ledger's fence, all ledgers with a fence for the pipeline, the directory's id, and lost batches.
 
         See :meth:`Sink.claims`.
         """
@@ -119,7 +119,7 @@ class FilesSink(DocumentsBesideTarget):
     def receipts(self, known: Mapping[str, KnownReceipts]) -> Iterator[Receipt]:
         """Yield the receipts that the ledger does not know yet, after publishing staged files of claimed batches.
 
-        Those of the newest receipts whose files are gone are left out. See :meth:`Sink.receipts`.
+        Of the newest receipts, those whose files are gone are left out. See :meth:`Sink.receipts`.
         """
         unknown = self._receipts.unknown_to(known)
         roll_forward(self._target, self._receipts)
@@ -154,5 +154,5 @@ class FilesSink(DocumentsBesideTarget):
         """Do nothing: no file is held open."""
 
     def _receipts_without_file(self) -> Sequence[ClaimedReceipt]:
-        """Return those of the newest receipts whose files are gone; see :meth:`FilesReceipts.newest`."""
+        """Return the receipts whose files are gone, out of the newest receipts (:meth:`FilesReceipts.newest`)."""
         return receipts_without_file(self._target, self._receipts.newest())

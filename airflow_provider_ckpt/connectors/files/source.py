@@ -81,7 +81,7 @@ class FilesSource:
     def reads(self, output: Output) -> bool:
         """Return whether the source would read files that the sink writes; see :class:`ReadsOutputs`.
 
-        :param output: a place that the sink writes to
+        :param output: the files, table or topic that the sink writes
         """
         return isinstance(output, WrittenFiles) and self._storage.contains(output)
 
@@ -123,8 +123,8 @@ class FilesSource:
     def plan(self, request: PlanRequest) -> Plan:
         """Check the known and new files, then split the requested ranges at record boundaries; see :meth:`Source.plan`.
 
-        A run plans before each of its waves. It checks the known files the first time only, and then repeats the
-        result: files that a wave reads are checked anyway when they are opened.
+        A run plans before each of its waves. Only its first planning checks the known files, and later ones report the
+        same result: files that a wave reads are checked anyway when they are opened.
 
         A file that cannot be read does not affect other files: a new file is not recorded until it is repaired, and the
         ranges of a recorded file that is missing or was replaced are planned as expired batches, which a user has to
@@ -164,7 +164,7 @@ class FilesSource:
         return ()
 
     def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:
-        """Return the tasks with the files, and the ranges in them, that each task's range covers, in ``detail``.
+        """Return the tasks with the files that each of them reads, and the ranges in these files, in ``detail``.
 
         A task with the instruction ``void`` reads nothing and needs no file.
 
@@ -243,7 +243,7 @@ class FilesSource:
 
     @staticmethod
     def _notice_of_missing(gone: Sequence[SourceFile], reported: int) -> list[str]:
-        """Return a notice if more delivered files are missing than before; a missing delivered file is not an error.
+        """Return a list with a notice if more delivered files are missing than before; that is no error.
 
         :param gone: all delivered files that no longer exist
         :param reported: number of missing files that earlier notices reported
@@ -270,7 +270,7 @@ class FilesSource:
         """Verify that files are as they were recorded; in an object store, several files are verified at the same time.
 
         :param needed: the files, each with the first batch that needs it
-        :raises SourceError: the error of the first file in this order that has changed
+        :raises SourceError: for the first of these files that has changed or is missing
         """
         alone = 1 if self._storage.remote else len(needed)  # the first opens the storage, before there are threads
         for file, task in needed[:alone]:

@@ -26,7 +26,7 @@ class SourceStorage(ABC):
     @property
     @abstractmethod
     def remote(self) -> bool:
-        """True if reading a file's status is a request to a server, so that planning avoids it for estimates."""
+        """True if each access to a file is a request to a server, so that planning makes fewer of them."""
 
     @abstractmethod
     def check(self) -> None:
@@ -53,7 +53,8 @@ class SourceStorage(ABC):
 
         :param path: the file
         :param etag: recorded identity of the file
-        :param checked: whether the file was verified a moment ago, so that it may be enough if reading verifies it
+        :param checked: whether the file was verified a moment ago; then a storage whose reads verify the file need not
+            do so here
         :raises SourceError: if the file has changed, is missing or may not be read
         :raises IoError: if the storage fails
         """
@@ -65,7 +66,7 @@ class SourceStorage(ABC):
         :param path: the file
         :param etag: recorded identity of the file
         :param file: the open file; None to check the file that has this name now
-        :raises SourceError: naming the recorded and the present identity
+        :raises SourceError: if the file has another identity than recorded; it names both
         """
 
     @abstractmethod

@@ -27,12 +27,12 @@ def fence(
     :param layout: keys of the sink
     :param receipts: receipts of the sink
     :param epoch: the new epoch
-    :param contention: limit of the retries while other writers commit first
+    :param contention: counter of the tries, which raises an error if other writers commit first for too long
     :param accepting: whether a user has accepted a prefix that has lost its receipts
     :return: number of the newest receipt node; None if there is none
     :raises SinkChangedError: if the prefix has lost its receipts, and no user has accepted the loss
     :raises FencedError: if the fence is at a newer epoch
-    :raises SinkError: if other writers keep committing first until the time is over
+    :raises SinkError: if other writers keep committing first until the run's time budget is used up
     """
     while True:
         version = ObjectFilesVersion(layout)

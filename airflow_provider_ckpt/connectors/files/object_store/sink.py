@@ -54,7 +54,7 @@ class ObjectFilesSink(DocumentsBesideTarget):
         return f"files+{self._layout.prefix.uri}"
 
     def check(self) -> None:
-        """Raise an error if the prefix is not writable or has foreign objects, or the store ignores conditions.
+        """Raise an error if the prefix is not writable or has foreign objects, or the store ignores request conditions.
 
         Foreign objects are those of another writer or in another format. See :meth:`Sink.check`.
         """
@@ -79,7 +79,7 @@ class ObjectFilesSink(DocumentsBesideTarget):
         """Do nothing: the first fence creates the bookkeeping objects; see :meth:`Sink.create_bookkeeping`."""
 
     def outputs(self) -> Sequence[Output]:
-        """Return the visible objects and the dead letter objects as written places; see :class:`NamesOutputs`."""
+        """Return descriptions of the visible objects and of the dead letter objects; see :class:`NamesOutputs`."""
         layout = self._layout
         rows = WrittenFiles("sink.path", layout.prefix, DATA_PREFIX, f".{layout.format}")
         return (
@@ -95,7 +95,7 @@ class ObjectFilesSink(DocumentsBesideTarget):
         refuse_types(columns, self._layout.format)
 
     def claims(self) -> Claims:
-        """Return this ledger's fence, the ledgers that fenced this pipeline, the target's id, and evidence of loss.
+        """Return this ledger's fence, all ledgers with a fence for the pipeline, the target's id, and evidence of loss.
 
         See :meth:`Sink.claims`.
         """

@@ -1,4 +1,4 @@
-"""State of a files sink in an object store, and the commit that replaces it; of two commits to a state, the first wins.
+"""State of a files sink in an object store, and the commit that replaces it: of two commits on one state, one wins.
 
 The state is one object, the *head*, with the fence's epoch and the newest receipts. The store replaces it only if it
 still has the content that was read.
@@ -55,7 +55,7 @@ class ObjectFilesVersion(TableVersion):
 
     @property
     def epoch(self) -> int:
-        """Epoch of the fence: the highest epoch that has been fenced; 0 if there is none."""
+        """Epoch of the fence: the highest epoch to which a run has raised it; 0 if it was never raised."""
         return self._epoch
 
     @property
@@ -82,7 +82,7 @@ class ObjectFilesVersion(TableVersion):
 
     @property
     def set_back(self) -> str | None:
-        """Evidence that the head object has an older content again, such as from a backup; None if there is none."""
+        """Evidence that the head object was set back, as by a backup, for an error message; None if it was not."""
         accepted = accepted_version(self)
         if self._number >= accepted:
             return None
@@ -95,9 +95,11 @@ class ObjectFilesVersion(TableVersion):
         """Accept every staged batch, as files may have different columns; see :meth:`TableVersion.refuse_misfit`."""
 
     def commit(self, added: Sequence[StagedBatch], epoch: int, head: int, note: Mapping[str, Any]) -> bool:  # noqa: ARG002
-        """Make a receipt node the head; see :meth:`TableVersion.commit`.
+        """Make a receipt node the head; return False if another writer replaced the head object first.
 
-        :param added: staged batches, which the receipts name
+        See :meth:`TableVersion.commit`.
+
+        :param added: not used; the receipts name the staged objects
         :param epoch: epoch of the run
         :param head: number of the new receipt node
         :param note: not used
@@ -108,7 +110,7 @@ class ObjectFilesVersion(TableVersion):
         """Replace the head object and return True, or return False if it no longer has the content that was read.
 
         :param epoch: epoch of the run
-        :param head: number of the newest receipt node, None if there is none
+        :param head: number of the newest receipt node after this; None if there is none
         """
         document = {
             "format": _FORMAT,
