@@ -104,6 +104,8 @@ def refuse_without_effect(pipeline: Pipeline) -> None:
     ):
         if not able:
             raise ValueError(f"schema: a {section.type} {section.side} does not support it; leave it out")
+    if pipeline.sink.adds_columns:
+        raise ValueError("schema and sink.schema_evolution: add_columns both add columns to the target; leave one out")
     declared = schema.declared
     transform = pipeline.transform
     if declared and (transform.select or transform.python):

@@ -62,11 +62,14 @@ class TargetStep:
     :param name: name of the column; for a rename, its old name
     :param type: for ``add`` and ``widen``, the source's type that the column must store; for ``rename``, the column's
         new name; empty for ``allow_null``
+    :param spark_type: for ``add`` and ``widen``, the Spark SQL type as which the column's values are read; the run sets
+        it, since it depends on the source's connector
     """
 
     kind: StepKind
     name: str
     type: str = ""
+    spark_type: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -247,8 +247,8 @@ OF_SINKS: Sequence[Mutant] = (
         "delta: a commit leaves out the receipts before it",
         "connectors/two_phase/receipts.py",
         "ReceiptChain._write",
-        "node_document(previous, version, entries, reach or {}, cut)",
-        "node_document(None, version, entries, reach or {}, cut)",
+        "node_document(previous, version, entries, reach or {}, cut, schema, schema_before)",
+        "node_document(None, version, entries, reach or {}, cut, schema, schema_before)",
         test=f"{_TABLE}::test_many_batches_go_through_one_writer[delta]",
     ),
     Mutant(

@@ -6,11 +6,23 @@ import base64
 import json
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ckpt.connectors.two_phase.column_changes import ColumnRules, TableColumn, needed_changes
 from airflow_provider_ckpt.connectors.two_phase.column_types import differences, to_storable
+from airflow_provider_ckpt.connectors.two_phase.type_widening import is_wider
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
-    from deltalake import DeltaTable
+    from deltalake import DeltaTable, Field
+
+    from airflow_provider_ckpt.core.next_schema_version import TargetStep
+
+_NAMES_OF_SPARK_TYPES = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long"}
+"""Delta's names of column types, by Spark SQL's names of the same types; only those that differ."""
+
+_NO_WIDENING = "the Delta library does not widen a column's type (table feature typeWidening)"
+_NO_RENAME = "the Delta library does not rename columns (table feature columnMapping)"
 
 
 def to_delta(rows: pa.Table) -> pa.Table:
@@ -36,6 +48,50 @@ def misfits(table: DeltaTable, schema: pa.Schema, *, may_lack: bool = False, may
     return differences(_types(table.schema()), _types(Schema.from_arrow(schema)), may_lack=nullable, may_add=may_add)
 
 
+def widen_rows(rows: pa.Table, table: DeltaTable) -> pa.Table:
+    """Return rows with the table's type in each column whose own type is narrower.
+
+    :param rows: the rows, as :func:`to_delta` returned them
+    :param table: the table
+    """
+    import pyarrow as pa
+    from deltalake import Schema
+
+    wanted, types = _types(table.schema()), _types(Schema.from_arrow(rows.schema))
+    schema = pa.schema(table.schema().to_arrow())
+    for index, name in enumerate(rows.column_names):
+        if name in wanted and is_wider(types[name], wanted[name]):
+            rows = rows.set_column(index, name, rows.column(name).cast(schema.field(name).type))
+    return rows
+
+
+def changes_for(table: DeltaTable, where: str, steps: Sequence[TargetStep], pipeline: str) -> Sequence[TargetStep]:
+    """Return the changes of columns that a table still needs; see :func:`.column_changes.needed_changes`.
+
+    :param table: the table
+    :param where: the table, as in ``the Delta table /data/t``
+    :param steps: changes that a schema version demands
+    :param pipeline: name of the pipeline, for messages
+    :raises ConfigError: if the table cannot make a change without loss
+    """
+    types = _types(table.schema())
+    columns = {field.name: TableColumn(types[field.name], not field.nullable) for field in table.schema().fields}
+    rules = ColumnRules(where, pipeline, _type_of_spark_type, lambda *_: _NO_WIDENING, _NO_RENAME)
+    return needed_changes(columns, steps, rules)
+
+
+def field_of_type(name: str, kind: str) -> Field:
+    """Return a nullable column for a Delta table.
+
+    :param name: name of the column
+    :param kind: name of a primitive Delta type, such as ``long``
+    """
+    from deltalake import Field
+    from deltalake.schema import PrimitiveType
+
+    return Field(name, PrimitiveType(kind), nullable=True)
+
+
 def encode_schema(schema: pa.Schema) -> str:
     """Encode an Arrow schema as a text that can be stored in JSON; :func:`decode_schema` is its inverse.
 
@@ -52,6 +108,14 @@ def decode_schema(text: str) -> pa.Schema:
     import pyarrow as pa
 
     return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
+
+
+def _type_of_spark_type(spark: str) -> str:
+    """Return the name of the Delta type in which values of a Spark SQL type are stored.
+
+    :param spark: the Spark SQL type
+    """
+    return _NAMES_OF_SPARK_TYPES.get(spark, spark)
 
 
 def _types(schema: Any) -> dict[str, str]:

@@ -21,6 +21,7 @@ class DeltaSinkSection(ReplacingSinkSection):
     """
 
     place_key: ClassVar[str] = "path"
+    changes_columns: ClassVar[bool] = True
 
     path: RequiredText
     mode: Literal["append", "replace"] = "append"

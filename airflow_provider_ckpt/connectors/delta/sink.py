@@ -20,17 +20,19 @@ from airflow_provider_ckpt.connectors.documents_beside_target import DocumentsBe
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenFiles
 from airflow_provider_ckpt.connectors.sink_protocol import Claims, SinkContext
 from airflow_provider_ckpt.connectors.storage.open_location import open_location
+from airflow_provider_ckpt.connectors.two_phase.column_types import rows_may_lack_columns
 from airflow_provider_ckpt.connectors.two_phase.commit_retries import CommitRetries
 from airflow_provider_ckpt.connectors.two_phase.damaged_files import describe_damage
 from airflow_provider_ckpt.connectors.two_phase.layout import DATA_PREFIX
 from airflow_provider_ckpt.connectors.two_phase.receipts import ReceiptChain
 from airflow_provider_ckpt.connectors.two_phase.restored_target import batches_without_rows, find_loss
+from airflow_provider_ckpt.connectors.two_phase.schema_changes import ChangesColumns
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ConfigError, ReceiptsUnreadableError
 from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
 
 
-class DeltaSink(DocumentsBesideTarget):
+class DeltaSink(DocumentsBesideTarget, ChangesColumns):
     """Control side of a sink that writes to a Delta table in a directory or an object store; see :class:`Sink`.
 
     :param pipeline: ``sink.path`` names the table, which is created from the first batch if it does not exist
@@ -182,4 +184,4 @@ class DeltaSink(DocumentsBesideTarget):
 
     def _version(self) -> DeltaVersion:
         table = delta_table.load(self._layout.table)
-        return DeltaVersion(self._layout, table, adds_columns=self._adds_columns)
+        return DeltaVersion(self._layout, table, rows_may_lack=rows_may_lack_columns(self._pipeline))

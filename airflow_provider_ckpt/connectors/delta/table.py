@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
@@ -105,23 +106,66 @@ def commit(
     _sync_log(path, table.version() + 1)
 
 
-def add_columns(table: DeltaTable, path: Location, fields: Sequence[Field]) -> bool:
+def add_columns(
+    table: DeltaTable,
+    path: Location,
+    fields: Sequence[Field],
+    transactions: Mapping[str, int],
+    note: Mapping[str, Any],
+) -> bool:
     """Add columns to a table as the version right after the opened one.
 
     :param table: the opened version to build on
     :param path: directory of the table
     :param fields: the new columns
+    :param transactions: numbers to store in ``txn`` actions, by application id
+    :param note: information for users, stored as metadata of the commit
     :return: False if another writer committed the next version first
     :raises SinkError: if the columns cannot be added
+    :raises IoError: if the file system fails
+    """
+    properties = _properties(transactions, note)
+    add = partial(table.alter.add_columns, list(fields), commit_properties=properties)
+    return _alter(table, path, add, "add columns to")
+
+
+def allow_null(
+    table: DeltaTable, path: Location, column: str, transactions: Mapping[str, int], note: Mapping[str, Any]
+) -> bool:
+    """Drop the constraint NOT NULL of a column as the version right after the opened one.
+
+    :param table: the opened version to build on
+    :param path: directory of the table
+    :param column: name of the column
+    :param transactions: numbers to store in ``txn`` actions, by application id
+    :param note: information for users, stored as metadata of the commit
+    :return: False if another writer committed the next version first
+    :raises SinkError: if the constraint cannot be dropped
+    :raises IoError: if the file system fails
+    """
+    properties = _properties(transactions, note)
+    drop = partial(table.alter.drop_column_not_null, column, commit_properties=properties)
+    return _alter(table, path, drop, "drop a constraint NOT NULL of")
+
+
+def _alter(table: DeltaTable, path: Location, change: Callable[[], None], operation: str) -> bool:
+    """Change the metadata of a table as the version right after the opened one.
+
+    :param table: the opened version to build on
+    :param path: directory of the table
+    :param change: function that commits the change, without retries
+    :param operation: description of the change, as in ``add columns to``
+    :return: False if another writer committed the next version first
+    :raises SinkError: if the change is not possible
     :raises IoError: if the file system fails
     """
     from deltalake.exceptions import DeltaError
 
     try:
-        table.alter.add_columns(list(fields), commit_properties=_properties({}, {}))
+        change()
     except (DeltaError, OSError) as error:
         if not has_newer_version(table, path):
-            raise delta_error(error, f"add columns to the Delta table {path}") from error
+            raise delta_error(error, f"{operation} the Delta table {path}") from error
         return False
     _sync_log(path, table.version())
     return True

@@ -10,6 +10,7 @@ from airflow_provider_ckpt.connectors.delta.layout import DeltaLayout
 from airflow_provider_ckpt.connectors.delta.table_version import DeltaVersion
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.connectors.storage.open_location import open_location
+from airflow_provider_ckpt.connectors.two_phase.column_types import rows_may_lack_columns
 from airflow_provider_ckpt.connectors.two_phase.commit_retries import CommitRetries
 from airflow_provider_ckpt.connectors.two_phase.committer import TableCommitter
 from airflow_provider_ckpt.core.errors import ConfigError, SinkError
@@ -66,7 +67,7 @@ class DeltaTableOpener:
 
     def _version(self) -> DeltaVersion:
         table = delta_table.load(self._layout.table)
-        return DeltaVersion(self._layout, table, adds_columns=self._pipeline.sink.adds_columns)
+        return DeltaVersion(self._layout, table, rows_may_lack=rows_may_lack_columns(self._pipeline))
 
     def _with_new_columns(self, version: DeltaVersion, schema: str) -> DeltaVersion:
         """Add the columns that the rows have and the table lacks, in a separate commit; return the newest version.
@@ -84,7 +85,7 @@ class DeltaTableOpener:
         while version.table is not None and (lacks := version.lacks(schema)):
             version.refuse_unless_current(self._epoch)
             contention.refuse_if_over()
-            contention.count_try(succeeded=delta_table.add_columns(version.table, self._layout.table, lacks))
+            contention.count_try(succeeded=delta_table.add_columns(version.table, self._layout.table, lacks, {}, {}))
             version = self._version()
         return version
 

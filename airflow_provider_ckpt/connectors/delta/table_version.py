@@ -8,31 +8,35 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.delta import restore_check
 from airflow_provider_ckpt.connectors.delta import table as delta_table
-from airflow_provider_ckpt.connectors.delta.column_types import decode_schema, misfits
+from airflow_provider_ckpt.connectors.delta.column_types import changes_for, decode_schema, field_of_type, misfits
 from airflow_provider_ckpt.connectors.delta.layout import DeltaLayout
+from airflow_provider_ckpt.connectors.two_phase.alterable_version import AlterableVersion
 from airflow_provider_ckpt.connectors.two_phase.column_types import misfit_error
 from airflow_provider_ckpt.connectors.two_phase.replaceable_version import ReplaceableVersion
 from airflow_provider_ckpt.connectors.two_phase.staging import StagedBatch
 from airflow_provider_ckpt.core.errors import SinkError
+from airflow_provider_ckpt.core.next_schema_version import StepKind, TargetStep
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable, Field
 
 
-class DeltaVersion(ReplaceableVersion):
-    """A Delta table at one version, or before its creation, and commits to it; see :class:`ReplaceableVersion`.
+class DeltaVersion(ReplaceableVersion, AlterableVersion):
+    """A Delta table at one version, or before its creation, and commits to it.
+
+    See :class:`ReplaceableVersion` and :class:`AlterableVersion`.
 
     :param layout: paths and application ids of the pipeline at the table
     :param table: the table at this version, or None while there is no table
-    :param adds_columns: whether the pipeline adds columns to the table, so that rows may lack nullable columns
+    :param rows_may_lack: whether rows may lack nullable columns of the table
     """
 
     layout: DeltaLayout
 
-    def __init__(self, layout: DeltaLayout, table: DeltaTable | None, *, adds_columns: bool = False) -> None:
+    def __init__(self, layout: DeltaLayout, table: DeltaTable | None, *, rows_may_lack: bool = False) -> None:
         super().__init__(layout)
         self.table = table
-        self._adds_columns = adds_columns
+        self._rows_may_lack = rows_may_lack
 
     @cached_property
     def head(self) -> int | None:
@@ -92,7 +96,7 @@ class DeltaVersion(ReplaceableVersion):
         """
         if staged.name is None or staged.schema is None or self.table is None:
             return
-        problems = misfits(self.table, decode_schema(staged.schema), may_lack=self._adds_columns)
+        problems = misfits(self.table, decode_schema(staged.schema), may_lack=self._rows_may_lack)
         if problems:
             raise misfit_error(f"the Delta table {self.layout.table}", problems)
 
@@ -135,6 +139,42 @@ class DeltaVersion(ReplaceableVersion):
         :raises SinkError: if there is no table any more, or the commit failed for another reason
         """
         return self._commit(added, epoch, head, note, replacing=True)
+
+    def needed_changes(self, steps: Sequence[TargetStep]) -> Sequence[TargetStep]:
+        """Return the changes of columns that this table still needs; see :meth:`AlterableVersion.needed_changes`.
+
+        :param steps: changes that a schema version demands
+        :raises ConfigError: if the table cannot make a change without loss
+        """
+        if self.table is None:
+            return []
+        return changes_for(self.table, f"the Delta table {self.layout.table}", steps, self.layout.pipeline)
+
+    def change_columns(self, changes: Sequence[TargetStep], epoch: int, head: int, note: Mapping[str, Any]) -> bool:
+        """Commit changes of the columns with epoch and head; see :meth:`AlterableVersion.change_columns`.
+
+        The library drops each constraint NOT NULL in a commit of its own. Only the last commit has the head; the others
+        leave columns that may be null.
+
+        :param changes: the changes, as :meth:`needed_changes` returned them
+        :param epoch: epoch of the run
+        :param head: number of the new receipt node
+        :param note: information for users, stored as metadata of the commit
+        :return: False if another writer committed first, or may have, or if changes are left
+        """
+        if self.table is None or not changes:
+            return self.commit([], epoch, head, note)
+        path, described = self.layout.table, {"ckpt": dict(note)}
+        transactions = {self.layout.epoch_app: epoch}
+        last = {**transactions, self.layout.receipts_app: head}
+        required = [change.name for change in changes if change.kind is StepKind.ALLOW_NULL]
+        if required and len(changes) > 1:
+            delta_table.allow_null(self.table, path, required[0], transactions, described)
+            return False
+        if required:
+            return delta_table.allow_null(self.table, path, required[0], last, described)
+        added = [field_of_type(change.name, change.type) for change in changes]
+        return delta_table.add_columns(self.table, path, added, last, described)
 
     def row_count(self) -> int:
         """Return the number of rows in this version: by the log's statistics, or for files without any by footers.

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.delta import table as delta_table
-from airflow_provider_ckpt.connectors.delta.column_types import encode_schema, misfits, to_delta
+from airflow_provider_ckpt.connectors.delta.column_types import encode_schema, misfits, to_delta, widen_rows
 from airflow_provider_ckpt.connectors.delta.layout import DeltaLayout
 from airflow_provider_ckpt.connectors.delta.stats import statistics
 from airflow_provider_ckpt.connectors.delta.table_version import DeltaVersion
 from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, SinkContext
 from airflow_provider_ckpt.connectors.storage.location import Location
 from airflow_provider_ckpt.connectors.storage.open_location import open_location
-from airflow_provider_ckpt.connectors.two_phase.column_types import misfit_error
+from airflow_provider_ckpt.connectors.two_phase.column_types import misfit_error, rows_may_lack_columns
 from airflow_provider_ckpt.connectors.two_phase.layout import new_file_prefix
 from airflow_provider_ckpt.connectors.two_phase.parquet_file import write_parquet
 from airflow_provider_ckpt.connectors.two_phase.writer import TableWriter, WrittenFiles, null_errors
@@ -55,11 +55,15 @@ class DeltaWriter(TableWriter[DeltaVersion]):
     def _convert_rows(self, rows: pa.Table, version: DeltaVersion) -> pa.Table:
         rows = to_delta(rows)
         if version.table is not None and rows.num_rows:
-            columns, grows = (
-                rows.schema.remove(rows.schema.get_field_index(ROW_NUMBER)),
-                self._pipeline.sink.adds_columns,
+            if self._pipeline.schema_ is not None:
+                rows = widen_rows(rows, version.table)
+            columns = rows.schema.remove(rows.schema.get_field_index(ROW_NUMBER))
+            problems = misfits(
+                version.table,
+                columns,
+                may_lack=rows_may_lack_columns(self._pipeline),
+                may_add=self._pipeline.sink.adds_columns,
             )
-            problems = misfits(version.table, columns, may_lack=grows, may_add=grows)
             if problems:
                 raise misfit_error(f"the Delta table {self._layout.table}", problems)
         return rows

@@ -5,17 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER
+from airflow_provider_ckpt.connectors.two_phase.column_changes import ColumnRules, TableColumn, needed_changes
 from airflow_provider_ckpt.connectors.two_phase.column_types import (
     differences,
     misfit_error,
     normalized_type,
     to_storable,
 )
+from airflow_provider_ckpt.core.next_schema_version import StepKind, TargetStep
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table, Transaction
+    from pyiceberg.types import IcebergType
 
 _ICEBERG_NAMES = {
     "bool": "boolean",
@@ -31,6 +36,15 @@ _ICEBERG_NAMES = {
     "timestamp[us, tz=UTC]": "timestamptz",
 }
 """Iceberg's names of column types, by Arrow's names of the same types; only those that differ."""
+
+_NAMES_OF_SPARK_TYPES = {
+    "tinyint": "int",
+    "smallint": "int",
+    "bigint": "long",
+    "timestamp_ntz": "timestamp",
+    "timestamp": "timestamptz",
+}
+"""Iceberg's names of column types, by Spark SQL's names of the same types; only those that differ."""
 
 
 def to_iceberg(rows: pa.Table) -> pa.Table:
@@ -83,20 +97,60 @@ def add_new_columns(
         update.union_by_name(new)
 
 
-def refuse_misfit(where: str, table_schema: Schema, row_schema: pa.Schema, *, adds_columns: bool) -> None:
+def changes_for(table: Table, steps: Sequence[TargetStep], pipeline: str) -> Sequence[TargetStep]:
+    """Return the changes of columns that a table still needs; see :func:`.column_changes.needed_changes`.
+
+    :param table: the table
+    :param steps: changes that a schema version demands
+    :param pipeline: name of the pipeline, for messages
+    :raises ConfigError: if the table cannot make a change without loss
+    """
+    columns = {field.name: TableColumn(str(field.field_type), field.required) for field in table.schema().fields}
+    where = f"the Iceberg table {'.'.join(table.name())}"
+    return needed_changes(columns, steps, ColumnRules(where, pipeline, _type_of_spark_type, _widening_refusal))
+
+
+def change_columns(transaction: Transaction, changes: Sequence[TargetStep]) -> None:
+    """Change the columns of a table within a transaction, each in a schema of its own: names may be given anew.
+
+    :param transaction: the transaction, which the caller commits
+    :param changes: the changes, as :func:`changes_for` returned them
+    """
+    for change in changes:
+        with transaction.update_schema() as update:
+            match change.kind:
+                case StepKind.ADD:
+                    update.add_column((change.name,), named_type(change.type))
+                case StepKind.WIDEN:
+                    update.update_column((change.name,), named_type(change.type))
+                case StepKind.ALLOW_NULL:
+                    update.make_column_optional((change.name,))
+                case StepKind.RENAME:
+                    update.rename_column((change.name,), change.type)
+
+
+def refuse_misfit(
+    where: str, table_schema: Schema, row_schema: pa.Schema, *, adds_columns: bool, follows_schema: bool
+) -> None:
     """Raise an error if the columns of rows do not fit the columns of a table.
 
     :param where: name of the table, for the message
     :param table_schema: columns of the table
     :param row_schema: columns of the rows
     :param adds_columns: whether the rows may have columns that the table lacks, and lack nullable columns of the table
+    :param follows_schema: whether the rows are those of a schema version, which may lack nullable columns of the table
+        and have narrower types
     :raises ConfigError: naming the columns
     """
     from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-    optional = [field.name for field in table_schema.fields if not field.required] if adds_columns else []
+    may_lack = adds_columns or follows_schema
     problems = differences(
-        _types(schema_to_pyarrow(table_schema)), _types(row_schema), may_lack=optional, may_add=adds_columns
+        _types(schema_to_pyarrow(table_schema)),
+        _types(row_schema),
+        may_lack=[field.name for field in table_schema.fields if not field.required] if may_lack else [],
+        may_add=adds_columns,
+        may_be_narrower=follows_schema,
     )
     if problems:
         raise misfit_error(f"the Iceberg table {where}", problems)
@@ -123,6 +177,41 @@ def without_row_number(schema: pa.Schema) -> pa.Schema:
     :param schema: columns of the rows, which include that column
     """
     return schema.remove(schema.get_field_index(ROW_NUMBER))
+
+
+def named_type(name: str) -> IcebergType:
+    """Return the Iceberg type of a name, such as ``long`` or ``decimal(9, 2)``.
+
+    :param name: the name
+    """
+    from pyiceberg.types import NestedField
+
+    return NestedField(1, "value", name).field_type
+
+
+def _widening_refusal(_: str, before: str, after: str) -> str | None:
+    """Return the reason why Iceberg does not change a type to a wider one, as a clause; None if it does.
+
+    The library would also change the scale of a decimal type, which the format forbids: readers take the unscaled
+    values of older files for values of the new scale.
+
+    :param before: name of the column's type
+    :param after: name of the wider type
+    """
+    from pyiceberg.types import DecimalType
+
+    narrow, wide = named_type(before), named_type(after)
+    if isinstance(narrow, DecimalType) and isinstance(wide, DecimalType) and narrow.scale != wide.scale:
+        return f"Iceberg does not change {before} to {after}, which has another scale"
+    return None
+
+
+def _type_of_spark_type(spark: str) -> str:
+    """Return the name of the Iceberg type in which values of a Spark SQL type are stored.
+
+    :param spark: the Spark SQL type
+    """
+    return str(named_type(_NAMES_OF_SPARK_TYPES.get(spark, spark)))
 
 
 def _types(schema: pa.Schema) -> dict[str, str]:

@@ -30,6 +30,7 @@ class IcebergSinkSection(ReplacingSinkSection):
     """
 
     place_key: ClassVar[str] = "table"
+    changes_columns: ClassVar[bool] = True
 
     connection: RequiredText
     table: Annotated[RequiredText, AfterValidator(_qualified)]

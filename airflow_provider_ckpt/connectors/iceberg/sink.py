@@ -29,6 +29,7 @@ from airflow_provider_ckpt.connectors.two_phase.commit_retries import CommitRetr
 from airflow_provider_ckpt.connectors.two_phase.damaged_files import describe_damage
 from airflow_provider_ckpt.connectors.two_phase.receipts import ReceiptChain
 from airflow_provider_ckpt.connectors.two_phase.restored_target import batches_without_rows, find_loss
+from airflow_provider_ckpt.connectors.two_phase.schema_changes import ChangesColumns
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ConfigError, ReceiptsUnreadableError, SinkError
@@ -36,7 +37,7 @@ from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
 from airflow_provider_ckpt.core.replay_content import Replay
 
 
-class IcebergSink:
+class IcebergSink(ChangesColumns):
     """Control side of a sink that writes to an Iceberg table in any catalog; see :class:`Sink`.
 
     The table's files are in a local or mounted file system, or in an object store.

@@ -45,6 +45,7 @@ class TableAddress:
         self.name = pipeline.sink.place
         self.connection = connection.id
         self.adds_columns = pipeline.sink.adds_columns
+        self.follows_schema = pipeline.schema_ is not None
         self.context = context
         self._address = CatalogAddress.of(connection)
         self._catalog: Catalog | None = None

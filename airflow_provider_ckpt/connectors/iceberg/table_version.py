@@ -15,13 +15,21 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.iceberg.catalog import library_errors
-from airflow_provider_ckpt.connectors.iceberg.column_types import add_new_columns, refuse_misfit, with_new_columns
+from airflow_provider_ckpt.connectors.iceberg.column_types import (
+    add_new_columns,
+    change_columns,
+    changes_for,
+    refuse_misfit,
+    with_new_columns,
+)
 from airflow_provider_ckpt.connectors.iceberg.data_file import data_file
 from airflow_provider_ckpt.connectors.iceberg.layout import IcebergLayout
 from airflow_provider_ckpt.connectors.iceberg.table import TableAddress, live_files
+from airflow_provider_ckpt.connectors.two_phase.alterable_version import AlterableVersion
 from airflow_provider_ckpt.connectors.two_phase.replaceable_version import ReplaceableVersion
 from airflow_provider_ckpt.connectors.two_phase.staging import StagedBatch
 from airflow_provider_ckpt.core.errors import SinkError
+from airflow_provider_ckpt.core.next_schema_version import TargetStep
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,8 +40,10 @@ if TYPE_CHECKING:
 _NEVER_MERGED = "false"
 
 
-class IcebergVersion(ReplaceableVersion):
-    """An Iceberg table at one version, and commits of the next version; see :class:`ReplaceableVersion`.
+class IcebergVersion(ReplaceableVersion, AlterableVersion):
+    """An Iceberg table at one version, and commits of the next version.
+
+    See :class:`ReplaceableVersion` and :class:`AlterableVersion`.
 
     :param address: the table in its catalog
     :param table: the table at this version; it is not refreshed
@@ -114,7 +124,11 @@ class IcebergVersion(ReplaceableVersion):
         if schema.as_struct() == self.schema.as_struct() and specs == {self.table.spec().spec_id}:
             return
         refuse_misfit(
-            self._address.name, self.schema, schema_to_pyarrow(schema), adds_columns=self._address.adds_columns
+            self._address.name,
+            self.schema,
+            schema_to_pyarrow(schema),
+            adds_columns=self._address.adds_columns,
+            follows_schema=self._address.follows_schema,
         )
         raise SinkError(
             f"the Iceberg table {self._address.name} was altered after rows were staged for it; nothing was committed.",
@@ -144,6 +158,29 @@ class IcebergVersion(ReplaceableVersion):
         :return: False if another writer committed first, or may have
         """
         return self._commit_batches(added, epoch, head, note, removed=self._files())
+
+    def needed_changes(self, steps: Sequence[TargetStep]) -> Sequence[TargetStep]:
+        """Return the changes of columns that this table still needs; see :meth:`AlterableVersion.needed_changes`.
+
+        :param steps: changes that a schema version demands
+        :raises ConfigError: if the table cannot make a change without loss
+        """
+        return changes_for(self.table, steps, self.layout.pipeline)
+
+    def change_columns(self, changes: Sequence[TargetStep], epoch: int, head: int, note: Mapping[str, Any]) -> bool:
+        """Commit changes of the columns with epoch and head, and an empty snapshot.
+
+        The catalog also refuses the commit if another writer has changed the columns since this version; see
+        :meth:`AlterableVersion.change_columns`.
+
+        :param changes: the changes, as :meth:`needed_changes` returned them
+        :param epoch: epoch of the run
+        :param head: number of the new receipt node
+        :param note: information for users, stored in the snapshot's summary
+        :return: False if another writer committed first, or may have
+        """
+        properties = {self.layout.epoch_property: str(epoch), self.layout.head_property: str(head)}
+        return self._commit(properties, [], note, changes=changes)
 
     def row_count(self) -> int:
         """Return the number of rows in this version: the sum of the counts that its manifests record for each file.
@@ -196,6 +233,7 @@ class IcebergVersion(ReplaceableVersion):
         files: Sequence[Mapping[str, Any]],
         note: Mapping[str, Any],
         removed: Sequence[DataFile] | None = None,
+        changes: Sequence[TargetStep] = (),
     ) -> bool:
         """Commit a new snapshot together with table properties.
 
@@ -203,6 +241,7 @@ class IcebergVersion(ReplaceableVersion):
         :param files: staged files to add
         :param note: information for users, stored in the snapshot's summary
         :param removed: files of this version to remove; None for a snapshot that only adds files
+        :param changes: changes of the columns
         :return: False if another writer committed first, or may have
         :raises CkptError: if the commit failed for another reason
         """
@@ -212,6 +251,7 @@ class IcebergVersion(ReplaceableVersion):
         try:
             transaction = self.table.transaction()
             add_new_columns(transaction, self.table.schema(), self._rows, adds_columns=self._address.adds_columns)
+            change_columns(transaction, changes)
             transaction.set_properties(properties)
             update_snapshot = transaction.update_snapshot(snapshot_properties={"ckpt": json.dumps(note)})
             merged = self.table.properties.get("commit.manifest-merge.enabled") != _NEVER_MERGED

@@ -63,7 +63,13 @@ class IcebergWriter(TableWriter[IcebergVersion]):
         rows = to_iceberg(rows)
         if rows.num_rows and version.schema.fields:
             columns = without_row_number(rows.schema)
-            refuse_misfit(self._address.name, version.schema, columns, adds_columns=self._address.adds_columns)
+            refuse_misfit(
+                self._address.name,
+                version.schema,
+                columns,
+                adds_columns=self._address.adds_columns,
+                follows_schema=self._address.follows_schema,
+            )
         return rows
 
     def _record_errors(self, rows: pa.Table, version: IcebergVersion) -> dict[int, ErrorInfo]:

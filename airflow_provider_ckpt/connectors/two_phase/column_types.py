@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from airflow_provider_ckpt.connectors.two_phase.type_widening import is_wider
 from airflow_provider_ckpt.core.errors import ConfigError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from airflow_provider_ckpt.config.pipeline import Pipeline
 
 
 def to_storable(rows: pa.Table, what: str) -> pa.Table:
@@ -36,6 +39,7 @@ def differences(
     *,
     may_lack: Collection[str] = (),
     may_add: bool = False,
+    may_be_narrower: bool = False,
 ) -> list[str]:
     """Return the differences between a table's columns and those of rows, for a message: ``a is missing (int)``.
 
@@ -43,6 +47,7 @@ def differences(
     :param row_types: type of each of the rows' columns, by name
     :param may_lack: columns of the table that the rows need not have
     :param may_add: whether the rows may have columns that the table does not have
+    :param may_be_narrower: whether a column of the rows may have a narrower type than the table's
     """
     problems = [
         f"{name} is missing ({table_types[name]})"
@@ -61,8 +66,19 @@ def differences(
         f"{name} is {row_types[name]}, the table's is {table_types[name]}"
         for name in row_types
         if table_types.get(name, row_types[name]) != row_types[name]
+        and not (may_be_narrower and is_wider(row_types[name], table_types[name]))
     ]
     return problems
+
+
+def rows_may_lack_columns(pipeline: Pipeline) -> bool:
+    """Return whether the rows of a pipeline may lack nullable columns of the table, which are null for them then.
+
+    The rows of a schema version lack the columns that the version leaves out.
+
+    :param pipeline: the pipeline
+    """
+    return pipeline.sink.adds_columns or pipeline.schema_ is not None
 
 
 def misfit_error(where: str, problems: Sequence[str]) -> ConfigError:

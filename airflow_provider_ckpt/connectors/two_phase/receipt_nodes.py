@@ -12,6 +12,7 @@ from typing import Any
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.ranges import Range, merge
 from airflow_provider_ckpt.core.receipt import Receipt
+from airflow_provider_ckpt.core.schema_version import SchemaVersion
 
 _FORMAT = 1
 _MAX_RUNS = 100
@@ -84,6 +85,8 @@ class ReceiptNode:
         partition
     :param cut: number of an older node that cannot be read: the chain ends at the node that follows it; None if no node
         is known to be unreadable
+    :param schema: schema version whose changes the commit made to the table's columns; None if it made none
+    :param schema_before: number of the newest node before this one that has a schema version; None if there is none
     """
 
     previous: int | None
@@ -91,6 +94,8 @@ class ReceiptNode:
     entries: Sequence[CommittedReceipt]
     receipted: Mapping[tuple[int, str], ReceiptedBatches]
     cut: int | None = None
+    schema: SchemaVersion | None = None
+    schema_before: int | None = None
 
     def may_contain(self, key: BatchKey) -> bool:
         """Return False if a batch certainly has no receipt in this node or an earlier one; True if it may have one.
@@ -113,6 +118,8 @@ def node_document(
     entries: Sequence[CommittedReceipt],
     reach: Mapping[tuple[int, str], ReceiptedBatches],
     cut: int | None,
+    schema: SchemaVersion | None = None,
+    schema_before: int | None = None,
 ) -> dict[str, Any]:
     """Return a node as a JSON-ready dict; :func:`parse_node` is the inverse.
 
@@ -121,6 +128,8 @@ def node_document(
     :param entries: receipts of the node
     :param reach: the node's summary, by generation and partition
     :param cut: number of an older node that cannot be read, so that the chain ends at the node that follows it
+    :param schema: schema version whose changes the commit makes to the table's columns
+    :param schema_before: number of the newest node before this one that has a schema version
     """
     return {
         "format": _FORMAT,
@@ -135,6 +144,8 @@ def node_document(
             for where, how_far in sorted(reach.items())
         ],
         "cut": cut,
+        "schema": None if schema is None else schema.to_json(),
+        "schema_before": schema_before,
     }
 
 
@@ -147,10 +158,12 @@ def parse_node(document: Mapping[str, Any], number: int) -> ReceiptNode:
     :raises TypeError: if a number is not an integer; other parsing errors are possible if the document is damaged
     """
     previous, version, cut = document["previous"], document.get("version", 0), document.get("cut")
-    if any(type(found) is not int for found in (version, previous or 0, cut or 0)):
+    schema, schema_before = document.get("schema"), document.get("schema_before")
+    if any(type(found) is not int for found in (version, previous or 0, cut or 0, schema_before or 0)):
         raise TypeError("the number of a receipt file or of a table version is not an integer")
-    if previous is not None and not 0 <= previous < number:
-        raise ValueError(f"receipt file {number} names file {previous} as its predecessor, which is not an earlier one")
+    for before in (previous, schema_before):
+        if before is not None and not 0 <= before < number:
+            raise ValueError(f"receipt file {number} names file {before} as a predecessor, which is not an earlier one")
     return ReceiptNode(
         previous,
         version,
@@ -163,6 +176,8 @@ def parse_node(document: Mapping[str, Any], number: int) -> ReceiptNode:
             for generation, partition, *how_far in document["reach"]
         },
         cut,
+        None if schema is None else SchemaVersion.from_json(schema),
+        schema_before,
     )
 
 

@@ -15,6 +15,9 @@ node before it, and their highest range end. With it a search ends at the first 
 can be, and an old batch can be looked up without reading the chain back to that batch's own node. The numbers of nodes
 grow: they have the count of commits in the upper 31 bits, and random bits in the lower 32.
 
+The receipt of a schema version, whose changes a commit made to the table's columns, is part of that commit's node. Each
+node names the newest node before it that has one, so that the versions can be read without the nodes between them.
+
 A node whose file is missing or damaged breaks the chain, and all earlier nodes are lost with it. Once a user has
 accepted that, a new node states where the chain is cut, and nothing is searched beyond the cut.
 """
@@ -37,6 +40,7 @@ from airflow_provider_ckpt.connectors.two_phase.receipt_nodes import (
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ReceiptsUnreadableError
 from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
+from airflow_provider_ckpt.core.schema_version import SchemaVersion
 
 _RANDOM_BITS = 32
 _MAX_NAMED = 3
@@ -53,12 +57,20 @@ class ReceiptChain:
         self._layout = layout
         self._newest: tuple[int, ReceiptNode] | None = None
 
-    def append(self, previous: int | None, entries: Sequence[CommittedReceipt], *, version: int) -> int:
+    def append(
+        self,
+        previous: int | None,
+        entries: Sequence[CommittedReceipt],
+        *,
+        version: int,
+        schema: SchemaVersion | None = None,
+    ) -> int:
         """Write a node durably and return its number, to be committed as the new head.
 
         :param previous: head at the version that the commit builds on
         :param entries: receipts of the node
         :param version: version of the table that the commit creates
+        :param schema: schema version whose changes the commit makes to the table's columns
         :raises IoError: if the file system or object store fails; no file is left behind
         """
         reach = dict(self._node(previous).receipted) if previous is not None else {}
@@ -67,7 +79,15 @@ class ReceiptChain:
             reach[key.generation, key.partition] = reach.get((key.generation, key.partition), NO_BATCHES).with_receipt(
                 key.seq, end
             )
-        return self._write(previous, previous=previous, version=version, entries=entries, reach=reach)
+        return self._write(
+            previous,
+            previous=previous,
+            version=version,
+            entries=entries,
+            reach=reach,
+            schema=schema,
+            schema_before=self._newest_schema_node(previous),
+        )
 
     def start_new_chain(self, head: int, lost: int, *, version: int) -> int:
         """Write a node durably that ends the chain before an unreadable node, and return the new node's number.
@@ -81,7 +101,15 @@ class ReceiptChain:
         """
         if head == lost:
             return self._write(head, previous=None, version=version)
-        return self._write(head, previous=head, version=version, reach=self._node(head).receipted, cut=lost)
+        newest = self._newest_schema_node(head)
+        return self._write(
+            head,
+            previous=head,
+            version=version,
+            reach=self._node(head).receipted,
+            cut=lost,
+            schema_before=newest if newest is not None and newest > lost else None,
+        )
 
     def version_of(self, number: int) -> int:
         """Return the version of the table that a node's commit created, 0 if not recorded.
@@ -111,6 +139,25 @@ class ReceiptChain:
         except ReceiptsUnreadableError:
             return number
         return None
+
+    def schema_versions(self, head: int | None) -> list[SchemaVersion]:
+        """Return the schema versions that have a receipt, newest first.
+
+        If a node is missing or damaged, only the versions in newer nodes are returned.
+
+        :param head: head of the chain, None if there are no receipts
+        """
+        found: list[SchemaVersion] = []
+        try:
+            number = self._newest_schema_node(head)
+            while number is not None:
+                node = self._node(number)
+                if node.schema is not None:
+                    found.append(node.schema)
+                number = node.schema_before
+        except ReceiptsUnreadableError:
+            return found
+        return found
 
     def find(self, head: int | None, keys: Iterable[BatchKey]) -> Iterator[CommittedReceipt]:
         """Yield the receipts of those given batches that have one, newest first.
@@ -189,6 +236,8 @@ class ReceiptChain:
         entries: Sequence[CommittedReceipt] = (),
         reach: Mapping[tuple[int, str], ReceiptedBatches] | None = None,
         cut: int | None = None,
+        schema: SchemaVersion | None = None,
+        schema_before: int | None = None,
     ) -> int:
         """Write the file of a node durably, under a new number, and return the number.
 
@@ -201,12 +250,25 @@ class ReceiptChain:
         :param entries: receipts of the node
         :param reach: the node's summary, by generation and partition; None for an empty one
         :param cut: number of an older node that cannot be read, so that the chain ends at the node that follows it
+        :param schema: schema version whose changes the commit makes to the table's columns
+        :param schema_before: number of the newest node before this one that has a schema version
         """
-        document = node_document(previous, version, entries, reach or {}, cut)
+        document = node_document(previous, version, entries, reach or {}, cut, schema, schema_before)
         count = ((before or 0) >> _RANDOM_BITS) + 1
         number = (count << _RANDOM_BITS) | secrets.randbits(_RANDOM_BITS)
         self._layout.node(number).write(json.dumps(document).encode(), exclusive=True)
         return number
+
+    def _newest_schema_node(self, head: int | None) -> int | None:
+        """Return the number of the newest node that has a schema version; None if there is none.
+
+        :param head: head of the chain, None if there are no receipts
+        :raises ReceiptsUnreadableError: if the head's node is missing or damaged
+        """
+        if head is None:
+            return None
+        node = self._node(head)
+        return head if node.schema is not None else node.schema_before
 
     def nodes(self, head: int | None) -> Iterator[ReceiptNode]:
         """Yield the nodes of the chain, newest first.

@@ -19,7 +19,7 @@ from airflow_provider_ckpt.connectors.source_protocol import SourceWithColumns
 from airflow_provider_ckpt.core.action import ActionKind
 from airflow_provider_ckpt.core.column_change import describe
 from airflow_provider_ckpt.core.errors import SourceError
-from airflow_provider_ckpt.core.next_schema_version import NextVersion
+from airflow_provider_ckpt.core.next_schema_version import NextVersion, StepKind
 from airflow_provider_ckpt.core.schema_acceptance import acceptance_note, other_circumstances
 from airflow_provider_ckpt.core.schema_change import Frozen, Waiting, decide, is_followed
 from airflow_provider_ckpt.core.schema_version import ColumnState, SchemaVersion, VersionColumn, fingerprint
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.replication.run.run import Run
 
 log = logging.getLogger(__name__)
+
+_TYPED_STEPS = frozenset({StepKind.ADD, StepKind.WIDEN})
+"""Kinds of changes of the target that need the type of a column's values."""
 
 
 class SchemaVersions:
@@ -188,8 +191,12 @@ class SchemaVersions:
             decision.decision,
             unresolved,
         )
+        types = dict(self._source.version_shape(version).columns)
+        steps = [
+            replace(step, spark_type=types[step.name]) if step.kind in _TYPED_STEPS else step for step in decision.steps
+        ]
         with run.step("schema"):
-            self._sink.apply_schema_version(run.epoch, version, decision.steps)
+            self._sink.apply_schema_version(run.epoch, version, steps)
             run.ledger.record_schema_version(run.lease, version)
         self._current = version
         for sentence in decision.decision:

@@ -54,6 +54,10 @@ from tests.services.replication import orders_pipeline
             {"schema": {}, "sink": {"type": "kafka", "connection": "k", "topic": "t"}},
             r"schema: a kafka sink does not support it; leave it out",
         ),
+        (
+            {"schema": {}, "sink": {"type": "delta", "path": "/data/t", "schema_evolution": "add_columns"}},
+            r"schema and sink.schema_evolution: add_columns both add columns to the target; leave one out",
+        ),
     ],
 )
 def test_what_has_no_effect_is_refused(changes: dict[str, Any], message: str) -> None:

@@ -31,6 +31,7 @@ class DeltaHarness(TableHarness):
         "write rows": Step(DeltaWriter, "_write"),
         "create": Step(delta_table, "create"),
         "commit": Step(delta_table, "commit"),
+        "change columns": Step(delta_table, "add_columns"),
         "check the fence": Step(DeltaVersion, "refuse_unless_current"),
         "write receipts": Step(ReceiptChain, "_write"),
         "open to fence": Step(LocalLocation, "write"),

@@ -42,6 +42,7 @@ class IcebergHarness(TableHarness):
         "write rows": Step(IcebergWriter, "_write"),
         "create": Step(SqlCatalog, "create_table"),
         "commit": Step(SqlCatalog, "commit_table"),
+        "change columns": Step(SqlCatalog, "commit_table"),
         "prepare the commit": Step(SqlCatalog, "_update_and_stage_table"),
         "write metadata": Step(DurableFileIO, "new_output"),
         "check the fence": Step(IcebergVersion, "refuse_unless_current"),

@@ -13,7 +13,14 @@ import pyarrow as pa
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors import registry
 from airflow_provider_ckpt.connectors.connection import Connection
-from airflow_provider_ckpt.connectors.sink_protocol import Committer, FileBasedSink, Sink, SinkContext, Writer
+from airflow_provider_ckpt.connectors.sink_protocol import (
+    Committer,
+    FileBasedSink,
+    Sink,
+    SinkContext,
+    SinkWithSchemaChanges,
+    Writer,
+)
 from airflow_provider_ckpt.core.wave_messages import Outcome
 from airflow_provider_ckpt.testing.lane_writer import LaneWriter
 from airflow_provider_ckpt.testing.sink_harness import SinkHarness, StoredDeadLetter
@@ -27,6 +34,9 @@ from tests.integration.connectors.batches import (
 )
 from tests.integration.connectors.interruptions import Step
 
+EVOLVE = {"new_column": "evolve", "wider_type": "evolve", "dropped_column": "keep", "renamed_column": "follow"}
+"""A policy that follows every change of columns that it can."""
+
 
 class TableHarness(ABC):
     """A table that does not exist yet, and what its users and other writers do to it.
@@ -34,8 +44,8 @@ class TableHarness(ABC):
     A *wave* is a commit of the sink; those of a table's first run are counted from 1.
 
     :cvar steps: functions that the sink calls: ``write rows``, ``create`` the table, ``write receipts``,
-        ``commit``, ``check the fence``, and ``open to fence``, with which raising the fence begins; a format may have
-        more
+        ``commit``, ``change columns``, ``check the fence``, and ``open to fence``, with which raising the fence begins;
+        a format may have more
     :cvar errors: the library's errors of a commit: ``unknown`` result, ``conflict``, and ``failure`` of the file system
     :cvar changes: what other writers do to a table without setting it back
     :cvar losses: ways in which receipts get lost while all rows are there
@@ -179,13 +189,18 @@ class TableHarness(ABC):
         """Files of the chain of receipts, the oldest first."""
         return sorted((self.bookkeeping / "receipts").iterdir())
 
-    def pipeline(self, *, grows: bool = False, replaces: bool = False, **extra: Any) -> Pipeline:
+    def pipeline(self, *, grows: bool = False, replaces: bool = False, follows: bool = False, **extra: Any) -> Pipeline:
         """A pipeline that writes to the table.
 
         :param grows: whether the table gets the columns that it lacks
         :param replaces: whether each run replaces all rows
+        :param follows: whether the table follows changes of the source's columns
         :param extra: more sections
         """
+        if follows:
+            source = {"type": "postgres", "connection": "shop", "table": "flights", "cursor": "id"}
+            document = {"name": "flights", "source": source, "sink": self.sink, "schema": EVOLVE}
+            return Pipeline.model_validate({**document, **extra})
         evolution = {"schema_evolution": "add_columns"} if grows else {}
         if replaces:
             source = {"type": "postgres", "connection": "shop", "table": "flights", "mode": "full"}
@@ -202,7 +217,7 @@ class TableHarness(ABC):
         )
 
 
-class TableSink(Sink, FileBasedSink, Protocol):
+class TableSink(Sink, FileBasedSink, SinkWithSchemaChanges, Protocol):
     """Control side of a two-phase sink."""
 
 
@@ -216,13 +231,19 @@ class Run:
     pinned: bool = False
     grows: bool = False
     replaces: bool = False
+    follows: bool = False
     time_budget: str = "1h"
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         strategy = {"consumer": {"strategy": "pinned"}} if self.pinned else {}
         self.pipeline = self.table.pipeline(
-            grows=self.grows, replaces=self.replaces, run={"time_budget": self.time_budget}, **strategy, **self.extra
+            grows=self.grows,
+            replaces=self.replaces,
+            follows=self.follows,
+            run={"time_budget": self.time_budget},
+            **strategy,
+            **self.extra,
         )
         self.context = SinkContext(self.ledger, self.pipeline.name, self.epoch)
         self.sink = cast("TableSink", registry.open_sink(self.pipeline, self.table.connection, self.context))
