@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 from tests.chaos.schema_storm.storm import storm
+from tests.chaos.schema_storm.targets import TARGETS
 from tests.services.postgres import PostgresServer
 
 
@@ -17,9 +18,10 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--sink", choices=TARGETS, default="postgres")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, PostgresServer(fsync=False, in_memory=True) as server:
-        summary = storm(server, Path(folder), rounds=args.rounds, seed=args.seed)
+        summary = storm(server, Path(folder), rounds=args.rounds, seed=args.seed, sink=args.sink)
     print(json.dumps(summary, indent=2))
     return 1 if summary["faults"] else 0
 

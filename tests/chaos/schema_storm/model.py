@@ -7,15 +7,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from airflow_provider_ckpt.connectors.postgres.type_widening import can_store
 from airflow_provider_ckpt.core.schema_version import ColumnState, SchemaVersion
+from tests.chaos.schema_storm.targets import COLUMNS, Target
 from tests.services.tables import execute
-
-_WIDER = {"integer": "bigint", "character varying(8)": "text", "real": "double precision"}
-_COLUMNS = """
-SELECT attname::text, attnum::int, format_type(atttypid, atttypmod) FROM pg_attribute
-WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum
-"""
 
 
 @dataclass
@@ -23,6 +17,7 @@ class Source:
     """The source table, and every value that each of its rows ever had, by the number of the column.
 
     :param dsn: its database
+    :param target: the target, whose columns follow those of the table
     :ivar values: text of each value, by id of the row and number of the column
     :ivar written: numbers of the columns that the insert of a row named
     :ivar dropped: numbers of the columns that were dropped
@@ -30,6 +25,7 @@ class Source:
     """
 
     dsn: str
+    target: Target
     random: Random
     values: dict[int, dict[int, str | None]] = field(default_factory=dict)
     written: dict[int, set[int]] = field(default_factory=dict)
@@ -40,13 +36,14 @@ class Source:
 
     def create(self) -> None:
         """Create source and target with the same columns."""
-        for name in ("items", "items_target"):
-            execute(self.dsn, f"CREATE TABLE {name} (id int PRIMARY KEY, a varchar(8), b int, c real NOT NULL)")
+        columns = "id int PRIMARY KEY, a varchar(8), b int, c real NOT NULL"
+        execute(self.dsn, f"CREATE TABLE items ({columns})")
+        self.target.create(columns)
 
     @property
     def columns(self) -> dict[str, tuple[int, str]]:
         """Number and type of the columns that the table has, by name."""
-        return {name: (number, kind) for name, number, kind in execute(self.dsn, _COLUMNS, parameters=["items"])}
+        return {name: (number, kind) for name, number, kind in execute(self.dsn, COLUMNS, parameters=["items"])}
 
     def insert(self, rows: int) -> None:
         """Rows with a value in every column."""
@@ -71,8 +68,9 @@ class Source:
         kind = self.random.choice(["add", "add", "widen", "drop", "rename"])
         name = self.random.choice(sorted(others)) if others else ""
         self.changes += 1
-        if kind == "widen" and name and others[name][1] in _WIDER:
-            execute(self.dsn, f"ALTER TABLE items ALTER {name} TYPE {_WIDER[others[name][1]]}")
+        wider = self.target.wider
+        if kind == "widen" and name and others[name][1] in wider:
+            execute(self.dsn, f"ALTER TABLE items ALTER {name} TYPE {wider[others[name][1]]}")
             self.widened.add(others[name][0])
         elif kind == "drop" and len(others) > 2:
             execute(self.dsn, f"ALTER TABLE items DROP COLUMN {name}")
@@ -136,11 +134,7 @@ def faults(source: Source, evidence: Evidence) -> Iterator[str]:
 
 
 def _wrong_rows(source: Source, evidence: Evidence) -> Iterator[str]:
-    names = [name for name, _, _ in execute(source.dsn, _COLUMNS, parameters=["items_target"])]
-    texts = ", ".join(f'"{name}"::text' for name in names)
-    found: dict[int, list[dict[str, str | None]]] = {}
-    for row in execute(source.dsn, f"SELECT {texts} FROM items_target"):
-        found.setdefault(int(row[0]), []).append(dict(zip(names, row, strict=True)))
+    found = source.target.rows()
     numbered = [(receipt[3], receipt[4], evidence.number_of(receipt)) for receipt in evidence.receipts]
     for key, values in source.values.items():
         rows = found.get(key, [])
@@ -148,7 +142,7 @@ def _wrong_rows(source: Source, evidence: Evidence) -> Iterator[str]:
             yield f"RowsMatchTheirVersion: row {key} is {len(rows)} times in the target"
             continue
         [number] = [number for start, end, number in numbered if start <= key < end]
-        expected = _expected(evidence.versions, number, values)
+        expected = _expected(source.target, evidence.versions, number, values)
         wrong = {name: (value, expected.get(name)) for name, value in rows[0].items() if value != expected.get(name)}
         if wrong:
             yield f"RowsMatchTheirVersion: row {key} of version {number} differs: {wrong}"
@@ -159,9 +153,17 @@ def _wrong_rows(source: Source, evidence: Evidence) -> Iterator[str]:
         yield "RowsMatchTheirVersion: the target has rows that the source never had"
 
 
-def _expected(versions: Sequence[SchemaVersion], number: int, values: dict[int, str | None]) -> dict[str, str | None]:
+def _expected(
+    target: Target, versions: Sequence[SchemaVersion], number: int, values: dict[int, str | None]
+) -> dict[str, str | None]:
     """Values of a row of a version by the names that the target's columns have in the end."""
-    names = {column.number: column.name for version in versions[number - 1 :] for column in version.columns}
+    later = versions[number - 1 :] if target.renames else versions[number - 1 : number]
+    names = {
+        column.number: column.name
+        for version in later
+        for column in version.columns
+        if target.renames or column.state is ColumnState.READ
+    }
     read = [column.number for column in versions[number - 1].columns if column.state is ColumnState.READ]
     return {names[each]: values[each] for each in read}
 
@@ -190,10 +192,10 @@ def _wrong_receipts(evidence: Evidence) -> Iterator[str]:
 
 
 def _narrowed(source: Source, evidence: Evidence) -> Iterator[str]:
-    target = {name: kind for name, _, kind in execute(source.dsn, _COLUMNS, parameters=["items_target"])}
+    target = source.target.types()
     for column in evidence.versions[-1].columns:
         held = target.get(column.name, "absent")
-        if not can_store(held, column.type):
+        if not source.target.can_store(held, column.type):
             yield f"NoSilentNarrowing: {column.name} is {held} in the target, and {column.type} in the source"
 
 

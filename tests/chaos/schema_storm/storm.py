@@ -13,39 +13,38 @@ from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate
 from tests.chaos.schema_storm import worker
 from tests.chaos.schema_storm.model import Evidence, Source, faults
+from tests.chaos.schema_storm.targets import TARGETS
 from tests.chaos.schema_storm.worker import Death, Defect, Orders
 from tests.services.postgres import PostgresServer, sqlalchemy_url
-from tests.services.replication import orders_pipeline
-from tests.services.tables import execute
 
-_DOCUMENT = {
-    **orders_pipeline(source="items", target="items_target"),
-    "commit_strategy": {"commit_interval": 5},
-    "retry": {"initial_delay_ms": 10, "max_attempts": 10},
-    "schema": {"new_column": "evolve", "wider_type": "evolve", "dropped_column": "keep", "renamed_column": "follow"},
-}
 _PATIENCE = 120.0
 """Seconds after which a worker that has not ended is taken for stuck."""
 
-_RECEIPTS = "SELECT generation, partition, seq, range_start, range_end, at FROM ckpt_sink_receipt"
-_SCHEMA_RECEIPTS = "SELECT replay, at FROM ckpt_sink_replay WHERE left(partition, 7) = 'schema:'"
-
 
 def storm(
-    server: PostgresServer, folder: Path, *, rounds: int, seed: int, defect: Defect | None = None
+    server: PostgresServer,
+    folder: Path,
+    *,
+    rounds: int,
+    seed: int,
+    defect: Defect | None = None,
+    sink: str = "postgres",
 ) -> dict[str, Any]:
     """Run a storm; return the faults that the model found, and what happened.
 
     :param server: for the databases of source and ledger
-    :param folder: for the workers' log
+    :param folder: for the workers' log, and for a target that is no table of a database
     :param rounds: number of workers, most of which die
     :param seed: of all choices
     :param defect: rule that is broken in every worker
+    :param sink: type of the sink
     """
     random = Random(seed)
     url = sqlalchemy_url(server.new_database())
     migrate.upgrade(url)
-    source = Source(server.new_database(), random)
+    dsn = server.new_database()
+    target = TARGETS[sink](dsn, folder)
+    source = Source(dsn, target, random)
     source.create()
     log = folder / "errors"
     context = multiprocessing.get_context("forkserver")
@@ -59,7 +58,7 @@ def storm(
                 source.change()
         source.insert(random.randint(5, 20))
         death = Death.NEVER if whole else random.choice([Death.NEVER, Death.BEFORE_WAVE, *deaths])
-        orders = Orders(_DOCUMENT, source.dsn, url, log, death, defect)
+        orders = Orders(dsn, sink, folder, url, log, death, defect)
         process = context.Process(target=worker.work, args=(orders,))
         process.start()
         if not whole and random.random() < 0.5:  # while it works
@@ -72,12 +71,10 @@ def storm(
         if process.exitcode == 0:
             source.widened.clear()
     with Ledger.open(url) as ledger:
-        evidence = Evidence(
-            ledger.schema_versions("orders", "public.items"),
-            execute(source.dsn, _RECEIPTS),
-            execute(source.dsn, _SCHEMA_RECEIPTS),
-        )
+        versions = ledger.schema_versions("orders", "public.items")
+        evidence = Evidence(versions, *target.receipts(ledger.sink_id("orders")))
     return {
+        "sink": sink,
         "seed": seed,
         "rounds": rounds,
         "rows": len(source.values),

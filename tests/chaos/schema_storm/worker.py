@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -12,12 +12,13 @@ from typing import Any
 
 import adbc_driver_postgresql.dbapi  # noqa: F401  # imported once, before processes are forked
 import pyarrow as pa
+import pyiceberg.catalog.sql  # noqa: F401
 
 from airflow_provider_ckpt.config.load import build
-from airflow_provider_ckpt.connectors.postgres.sink import PostgresSink
 from airflow_provider_ckpt.connectors.postgres.source import PostgresSource
 from airflow_provider_ckpt.connectors.source_protocol import POSITION, RecordShape
 from airflow_provider_ckpt.core import schema_change
+from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.core.schema_version import SchemaVersion, VersionColumn
 from airflow_provider_ckpt.core.wave_messages import Outcome, Wave
@@ -29,7 +30,8 @@ from airflow_provider_ckpt.replication.run.replicate import replicate
 from airflow_provider_ckpt.replication.setup import PipelineContext
 from airflow_provider_ckpt.spark.job import Job
 from airflow_provider_ckpt.spark.lane.fast_path import run_lane
-from tests.services.replication import connection_to
+from tests.chaos.schema_storm.targets import TARGETS
+from tests.services.replication import DATABASE, connection_to
 
 _ARROW = {"int": pa.int32(), "bigint": pa.int64(), "float": pa.float32(), "double": pa.float64(), "string": pa.string()}
 
@@ -57,16 +59,18 @@ class Defect(StrEnum):
 class Orders:
     """Orders of one worker.
 
-    :param document: the pipeline
-    :param dsn: database of source and target
+    :param dsn: database of the source
+    :param target: type of the sink
+    :param folder: folder of the target, if it is no table of the database
     :param ledger: URL of the ledger
     :param log: file to which an error is written
     :param death: when it dies
     :param defect: rule that is broken
     """
 
-    document: Mapping[str, Any]
     dsn: str
+    target: str
+    folder: Path
     ledger: str
     log: Path
     death: Death = Death.NEVER
@@ -103,6 +107,11 @@ class LaneEngine:
             numbers = pa.RecordBatch.from_arrays([pa.array([lane])], ["id"])
             for rows in run_lane(job, wave, schema, None, iter([numbers])):
                 outcomes += [outcome_of(text) for text in rows.column(0).to_pylist()]
+        committer = job.committer()
+        staged = [outcome for outcome in outcomes if outcome.outcome is AttemptOutcome.STAGED]
+        if committer is not None and staged:
+            others = [outcome for outcome in outcomes if outcome.outcome is not AttemptOutcome.STAGED]
+            outcomes = [*others, *committer.commit(staged)]
         die_at(self._death, Death.AFTER_WAVE)
         return outcomes
 
@@ -133,12 +142,14 @@ def die_at(death: Death, moment: Death) -> None:
 
 def work(orders: Orders) -> None:
     """Run the pipeline once; an error goes to the log, and makes the exit status 1."""
-    _arm(orders.death)
+    target = TARGETS[orders.target](orders.dsn, orders.folder)
+    _arm(target.sink_class, orders.death)
     if orders.defect is not None:
-        _break(orders.defect)
+        _break(target.sink_class, orders.defect)
     with Ledger.open(orders.ledger) as ledger:
         owner = process_lease_owner.of_this_process()
-        setup = PipelineContext(build(orders.document), ledger, lambda name: connection_to(orders.dsn, name), owner)
+        connections = {DATABASE: connection_to(orders.dsn), **target.connections}
+        setup = PipelineContext(build(target.document), ledger, connections.__getitem__, owner)
         try:
             replicate(setup, LaneEngine(orders.death))
         except CkptError as error:
@@ -147,11 +158,11 @@ def work(orders: Orders) -> None:
             raise SystemExit(1) from error
 
 
-def _arm(death: Death) -> None:
+def _arm(sink: Any, death: Death) -> None:
     """Make this process die at a moment of a schema change."""
-    apply, record = PostgresSink.apply_schema_version, Ledger.record_schema_version
+    apply, record = sink.apply_schema_version, Ledger.record_schema_version
 
-    def applying(self: PostgresSink, epoch: int, version: SchemaVersion, steps: Any) -> None:
+    def applying(self: Any, epoch: int, version: SchemaVersion, steps: Any) -> None:
         die_at(death if version.number > 1 else Death.NEVER, Death.BEFORE_RECEIPT)
         apply(self, epoch, version, steps)
         die_at(death if version.number > 1 else Death.NEVER, Death.AFTER_RECEIPT)
@@ -160,11 +171,11 @@ def _arm(death: Death) -> None:
         record(self, lease, version)
         die_at(death if version.number > 1 else Death.NEVER, Death.AFTER_VERSION)
 
-    _replace(PostgresSink, "apply_schema_version", applying)
+    _replace(sink, "apply_schema_version", applying)
     _replace(Ledger, "record_schema_version", recording)
 
 
-def _break(defect: Defect) -> None:
+def _break(sink: Any, defect: Defect) -> None:
     """Break a rule in this process."""
     match defect:
         case Defect.BARRIER:
@@ -179,7 +190,7 @@ def _break(defect: Defect) -> None:
 
             _replace(PostgresSource, "version_shape", current)
         case Defect.RECEIPT:
-            _replace(PostgresSink, "apply_schema_version", lambda *_: None)
+            _replace(sink, "apply_schema_version", lambda *_: None)
 
 
 def _replace(owner: Any, name: str, function: Callable[..., Any]) -> None:

@@ -22,6 +22,16 @@ def test_the_target_equals_the_model_of_row_and_version_whatever_is_killed(
     assert summary["versions"] > 2
 
 
+@pytest.mark.parametrize("sink", ["delta", "iceberg"])
+def test_a_table_of_a_lake_equals_the_model_too(postgres_server: PostgresServer, tmp_path: Path, sink: str) -> None:
+    summary = storm(postgres_server, tmp_path, rounds=10, seed=1, sink=sink)
+
+    assert summary["faults"] == []
+    assert summary["errors"] == []
+    assert summary["kills"] > 2
+    assert summary["versions"] > 2
+
+
 @pytest.mark.parametrize(
     ("defect", "invariant"),
     [
