@@ -151,7 +151,7 @@ class DeficitRoundRobin:
 
     @property
     def _is_crowded(self) -> bool:
-        """Whether more tables wait to be in progress than can be, with the places of those that are to pause."""
+        """True if more tables wait to be in progress than can be, with the places of those that are to pause."""
         if self.turns_each is None:
             return False
         outside = sum(table not in self._turns for table in self._waiting)

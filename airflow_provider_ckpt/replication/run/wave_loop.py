@@ -127,7 +127,7 @@ class WaveLoop:
 
     @property
     def _may_pause(self) -> bool:
-        """Whether the run may pause.
+        """True if the run may pause.
 
         It would lose the snapshot of a refresh, the batches that it does not begin any more, and the numbers of outages
         in a row and of restarts of Spark, which are limited.
