@@ -116,7 +116,7 @@ class TransactionalProducer:
             return  # fenced, or the broker does not answer; the next initialisation of the id ends the transaction
 
     def most_specific_error(self, error: KafkaError) -> KafkaError:
-        """Return the most specific error that the client has reported, or the given error if it has reported none.
+        """Return the most specific error that the client has reported, or the given error if none is specific.
 
         :param error: error of the failed call
         """

@@ -97,7 +97,7 @@ class TargetLogReader:
         Return None if no loss is detected, or the topic was recreated, which its topic id reveals.
 
         :param target: the target topic
-        :param noted: offsets of its partitions, as recorded under the newest epoch
+        :param noted: first and last offsets of its partitions, as stored with the newest epoch
         :raises CkptError: if the broker cannot be queried
         """
         if noted.topic != target.id:

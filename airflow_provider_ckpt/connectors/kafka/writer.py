@@ -192,7 +192,7 @@ class KafkaWriter:
 
         The producer has assigned sequence numbers to messages that were never sent, so its next transaction would fail.
 
-        :param hold: the claim of the partition
+        :param hold: the claim to release
         """
         hold.transactions.abort()
         self._release_claim()

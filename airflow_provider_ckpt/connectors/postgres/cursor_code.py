@@ -111,7 +111,7 @@ class CursorAssignment:
 
     :param label: description of this code for messages, such as ``trigger t of public.orders``
     :param texts: SQL texts of the code that determines the value, with those of the functions that it calls
-    :param values: SQL expressions in this code that may be the value
+    :param values: SQL expressions in this code whose results may be the cursor's value
     :param own: whether the code is a single expression that calls only functions of the server, none of a user
     :param trigger: whether the code is a trigger
     :param generated: whether the code is a generated column's expression, which computes the cursor from other columns

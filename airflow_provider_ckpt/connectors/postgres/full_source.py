@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _SETTINGS = {"default_transaction_read_only": "on"}
 _SNAPSHOT_SETTINGS = {**_SETTINGS, "idle_in_transaction_session_timeout": "0", "statement_timeout": "0"}
-"""Settings of the session that holds the snapshot, whose transaction is idle while lanes read."""
+"""Settings of the session that exports the snapshot, whose transaction is idle while lanes read."""
 
 _READABLE = """
 SELECT pg_catalog.has_table_privilege({0}::oid, 'SELECT'),
@@ -127,7 +127,7 @@ class PostgresFullSource(SourceSession):
         return RefreshExtent(int(pages), self._snapshot, {"oid": table.oid})
 
     def holds_snapshot(self, snapshot: str) -> bool:
-        """Return whether this object holds a snapshot, which is the one that :meth:`begin_refresh` exported last.
+        """Return whether a snapshot is the one that :meth:`begin_refresh` of this object exported last.
 
         :param snapshot: id of the snapshot
         """

@@ -212,12 +212,11 @@ class PostgresRawCopy:
         return RecordPositions.of(rows.positions).text()
 
     def _read(self, task: BatchTask) -> RawRows | None:
-        """Read a batch from the source table as the bytes of binary COPY.
+        """Read a batch from the source table as the bytes of binary COPY; return None if it cannot be copied raw.
 
         The first call opens both connections and compares the tables.
 
         :param task: the batch
-        :return: None if the rows cannot be copied raw
         """
         if self._reading is None:
             self._open(task)

@@ -22,7 +22,7 @@ LATER_COLUMNS = ((RECEIPT, "positions"), (RECEIPT, "added"), (FENCE, "target_sna
 CREATION_LOCK = int.from_bytes(
     hashlib.sha256(b"airflow-provider-ckpt sink bookkeeping").digest()[:8], "big", signed=True
 )
-"""Key of the advisory lock that a session holds while it creates the tables.
+"""Key of the advisory lock that a session takes while it creates the tables.
 
 Concurrent CREATE TABLE IF NOT EXISTS statements can fail otherwise.
 """

@@ -162,9 +162,9 @@ class PostgresReplacingSink(PostgresSink):
     def _claim(
         self, client: Any, receipt: Receipt, context: SinkContext, bookkeeping: BookkeepingTables
     ) -> Receipt | None:
-        """Begin a transaction and claim the receipt; return None, or the receipt that the batch has already.
+        """Begin a transaction and claim the receipt; return None if that succeeds.
 
-        In the second case, the transaction is rolled back.
+        If the batch has a receipt already, roll the transaction back and return that receipt.
 
         :param client: psycopg2 connection in autocommit mode
         :param receipt: the receipt to claim

@@ -46,8 +46,8 @@ class Column:
     :param filled: whether the database fills it in a row that lacks it: it has a default or is numbered
     :param numbered: whether the database numbers it, so that NULL would become a number
     :param generated: whether the database computes it from other columns, so that it cannot be written
-    :param low: least integer that the column can hold
-    :param high: greatest integer that the column can hold
+    :param low: least integer that the column can store
+    :param high: greatest integer that the column can store
     :param length: greatest number of characters, bytes or bits; None if unlimited
     :param fixed: whether shorter binary values are padded to ``length``
     :param precision: number of digits of a decimal; None if the column keeps all digits

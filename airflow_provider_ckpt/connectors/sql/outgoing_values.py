@@ -38,7 +38,7 @@ def convert(rows: pa.Table, target: Table) -> tuple[pa.Table, dict[int, ErrorInf
     :param rows: rows of a batch, with the column :data:`~.sink_protocol.ROW_NUMBER`
     :param target: the target; columns that it computes itself are left out
     :return: the converted rows, with their row numbers first; and the errors by row number
-    :raises ConfigError: if the target lacks a column, or a column has a type that it cannot hold
+    :raises ConfigError: if the target lacks a column, or has one that cannot store values of the rows' type
     """
     import pyarrow as pa
 
@@ -71,7 +71,7 @@ def _convert_column(values: Any, column: Column) -> tuple[Any, dict[int, ErrorIn
 
     :param values: the column of the rows
     :param column: the target column
-    :raises ConfigError: if the target column cannot hold the type
+    :raises ConfigError: if the target column cannot store values of the type
     """
     import pyarrow as pa
 
@@ -126,7 +126,7 @@ def _converter(kind: pa.DataType, column: Column) -> Callable[[Any], Any]:
 
     :param kind: the Arrow type
     :param column: the target column
-    :raises ConfigError: if the target column cannot hold the type
+    :raises ConfigError: if the target column cannot store values of the type
     """
     import pyarrow as pa
 

@@ -63,7 +63,7 @@ class RowWriter:
         """Write the rows that the target accepts.
 
         :param rows: the rows, with the column :data:`~.sink_protocol.ROW_NUMBER`
-        :raises ConfigError: if the target cannot hold the rows' columns
+        :raises ConfigError: if the target cannot store the rows' columns
         :raises sqlalchemy.exc.DBAPIError: if the database reports an error that no single row causes
         """
         converted, refused = convert(rows, self.target)

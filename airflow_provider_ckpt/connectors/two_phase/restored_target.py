@@ -34,7 +34,7 @@ class TableLoss:
 
 
 def find_loss(version: TableVersion, receipts: ReceiptChain) -> TableLoss | None:
-    """Return evidence that a restore or rollback removed delivered rows, or that receipts are lost; None if none.
+    """Return evidence that a restore or rollback removed delivered rows, or that receipts are lost; else None.
 
     Of the receipt nodes, only the newest is read: damage of an older one is not found here.
 
