@@ -61,10 +61,12 @@ def counts(found: RecordCounts | Mapping[str, Any]) -> Counts:
 
 
 def seconds_left(found: PipelineOverview, at: datetime) -> float:
-    """Return the seconds until a pipeline's lease expires; 0 if no run holds the lease.
+    """Return the seconds until a pipeline's lease expires; 0 if it is free or has expired, or its owner has ended.
+
+    An owner is known to have ended only if it is a process of this machine, see :func:`is_dead`.
 
     :param found: state of the pipeline
-    :param at: time of the snapshot
+    :param at: time by the ledger's clock at which ``found`` was read
     """
     if found.owner is None or found.expires_at is None or is_dead(found.owner):
         return 0.0

@@ -86,9 +86,10 @@ def event_extra(summary: dict[str, Any]) -> dict[str, Any]:
 
 
 def _positions_after(extra: dict[str, Any] | None) -> Any:
-    """Return the generation and the positions that a run has reached; None without an event.
+    """Return the pair of a run's generation and the checkpoints after the run, a dict by source partition.
 
-    :param extra: ``extra`` of the run's asset event; None if there is no event
+    :param extra: ``extra`` of the run's asset event, see :func:`event_extra`; None if there is no event, for which
+        None is returned
     """
     if extra is None:
         return None

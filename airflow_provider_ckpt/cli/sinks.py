@@ -17,10 +17,13 @@ from airflow_provider_ckpt.replication.actions.rewind_target import RewindTarget
 
 @command(write_result)
 def accept_sink(args: Namespace) -> dict[str, Any]:
-    """Accept a changed sink as it is, so that runs are no longer refused, and return the result, JSON-ready.
+    """Accept a sink that was restored, emptied or recreated, so that runs are no longer refused; return the result.
 
-    With ``--resend`` the lost ranges are sent again; with ``--keep`` the pipeline continues from the checkpoint.
+    With ``--resend`` runs send again the ranges that the ledger knows as delivered and for which the sink has no
+    receipt. With ``--keep`` they continue from the checkpoint, and the lost records remain lost.
 
+    :param args: parsed arguments of the command
+    :return: result document, see :func:`.change_sink`
     :raises ConfigError: if not exactly one of ``--resend`` and ``--keep`` is given, or the reason is missing
     """
     if args.resend == args.keep:

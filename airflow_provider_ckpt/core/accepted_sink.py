@@ -1,8 +1,9 @@
 """Losses of a sink that a user accepted by ``airflow ckpt accept-sink``: missing receipts, and missing rows.
 
-The lost batches are sent again under new receipts, or given up. Either way the lost receipts remain missing, and the
-number of rows in the target differs from the sum of the remaining receipts. An audit subtracts the accepted losses, so
-that it reports only later ones.
+A batch is lost if the ledger knows its receipt and the sink no longer holds it. With ``--resend`` its records are sent
+again in new batches with receipts of their own, with ``--keep`` they are given up; the lost receipt remains missing. If
+only the rows or only the receipts were lost, the number of rows in the target also differs from the number that the
+remaining receipts count as delivered. An audit subtracts the accepted losses, so that it reports only later ones.
 """
 
 from __future__ import annotations
@@ -52,12 +53,12 @@ class AcceptedSink:
         return any((item.generation, item.partition) == partition and item.range.overlaps(span) for item in self.lost)
 
     def lost_part(self, item: RangeReceipt) -> RangeReceipt | None:
-        """Return the sum of the accepted losses that overlap a range receipt; None if no loss overlaps it.
+        """Return the sum of the lost receipts that overlap a range receipt; None if none overlaps it.
 
         An audit subtracts this sum from the range receipt before it compares the range receipt with the sink.
 
         :param item: a range receipt of the ledger
-        :return: a range receipt over the range of ``item`` that holds the counts of the losses only
+        :return: a range receipt over the range of ``item`` with the counts of the lost receipts only
         """
         parts = [
             part
@@ -72,10 +73,10 @@ class AcceptedSink:
         return replace(item, counts=counts, batches=batches, rejected=rejected, skipped=0, sent=0)
 
     def merged(self, passed: Iterable[RangeReceipt]) -> list[RangeReceipt]:
-        """Return the ledger's range receipts; adjacent range receipts that a loss overlaps are merged into one.
+        """Return the ledger's range receipts; adjacent ones that overlap lost receipts are merged into one.
 
-        A loss is a single sum that may span several range receipts. It cannot be divided among them, so only the sum of
-        these range receipts can be compared with the sink.
+        An item of :attr:`lost` is the sum of lost receipts and may span several range receipts of the ledger. It cannot
+        be divided among them, so only the sum of these range receipts can be compared with the sink.
 
         :param passed: the ledger's range receipts
         """

@@ -171,12 +171,13 @@ class IndexEntry:
 
 @dataclass(frozen=True, slots=True)
 class RereadRange:
-    """A range of a source partition that a rewind or a range replay read again.
+    """A range of a source partition that a rewind, a range replay or a recovery read again.
 
     Dead letters of older generations in this range are obsolete, because their records were processed again.
 
     :param source: the id of the source partition
-    :param generation: the generation that read the range again
+    :param generation: the generation that read the range again: after a rewind, that of the source partition; for a
+        range replay or a recovery, that of its side partition, which gets the next number of the pipeline
     :param start: first position
     :param end: first position after the range; None if it is unbounded
     """

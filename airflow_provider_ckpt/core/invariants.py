@@ -22,7 +22,10 @@ from airflow_provider_ckpt.core.receipt import Verdict
 from airflow_provider_ckpt.core.refresh import RefreshExtent
 
 PUBLISHED_COMPLETE = "PublishedGenerationIsComplete"
-"""Invariant: a refresh replaces the target's rows only after each of its own rows has a verdict."""
+"""Invariant: a refresh is published only when all of its rows are staged, filtered or dead letters.
+
+The publishing batch must not be started before the checkpoint has reached the end of the positions of the rows.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +82,11 @@ def step_violations(before: AcknowledgingPartition, after: AcknowledgingPartitio
 
 
 def refresh_violations(partition: AcknowledgingPartition, state: Mapping[str, Any]) -> list[Violation]:
-    """Return the violations of :data:`PUBLISHED_COMPLETE` by a partition; empty if its generation is no refresh.
+    """Return a violation of :data:`PUBLISHED_COMPLETE` if a refresh's publishing batch was started too early.
 
     :param partition: the partition
-    :param state: values that the ledger stores for the source partition; those of a refresh include its extent
+    :param state: values that the ledger stores for the partition; for a refresh they include its
+        :class:`.RefreshExtent`, without which the partition's generation is no refresh and the result is empty
     """
     extent = RefreshExtent.of(state)
     if extent is None or partition.committed >= extent.rows_end:

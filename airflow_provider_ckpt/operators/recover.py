@@ -1,4 +1,4 @@
-"""``CkptRecoverOperator``: find records that no receipt accounts for, and have the next run read them again."""
+"""``CkptRecoverOperator``: find records that no receipt accounts for, and have the next run read them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ if TYPE_CHECKING:
 
 
 class CkptRecoverOperator(CkptActionOperator):
-    """Find records above the low watermark that no receipt accounts for, and have the next run read them again.
+    """Find records above the low watermark that no receipt accounts for, and have the next run read them.
 
-    The task returns the ranges that are missing, those that are read again, and those that are left to a user. With an
-    append sink, records that appeared late are read by position, only where no record was read before; late records
-    that cannot be distinguished from records that were read are only listed. With an upsert sink, the pipeline is
-    rewound to the low watermark (key ``rewinds_to``), so that the sink receives everything after it in order.
+    The task returns the ranges with such records (key ``missing``), those that the next run reads
+    (``to_be_read_again``), and those that are left to a user (``left``). With an append sink, records that appeared
+    late are read by position, only where no record was read before; late records that cannot be distinguished from
+    records that were read are only listed. With an upsert sink, the partition is rewound to its low watermark
+    (``rewinds_to``), so that the sink receives everything after it in order.
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
     :param reason: reason of the action, stored in the audit log
@@ -27,7 +28,7 @@ class CkptRecoverOperator(CkptActionOperator):
     """
 
     def run_action(self, context: ActionContext) -> dict[str, Any]:
-        """Find the missing records, have the next run read them again, and return the result document.
+        """Find the missing records, have the next run read them, and return the result document.
 
         :param context: ledger, pipeline, actor and reason of the action, and whether it is a dry run
         """

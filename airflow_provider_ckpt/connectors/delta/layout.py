@@ -29,7 +29,11 @@ class DeltaLayout(TableLayout):
 
     @property
     def fences(self) -> Location:
-        """Directory of empty files, each named by a fenced epoch; they hold the fence while there is no table."""
+        """Directory of empty files, each named by an epoch to which the fence was raised, such as ``12``.
+
+        The fence is at the highest of these epochs and the epoch in the table's log; so there is a fence even while
+        there is no table.
+        """
         return self.pipeline_directory / "fence"
 
     def ledgers(self) -> frozenset[str]:

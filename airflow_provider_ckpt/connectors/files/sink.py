@@ -135,8 +135,8 @@ class FilesSink(DocumentsBesideTarget):
     def target_rows(self, *, exact: bool = False) -> int | None:
         """Return the number of rows in all visible files, including those of other pipelines in the directory.
 
-        :param exact: whether to read every file; if False, the result is None. It is also None if readers may remove
-            files
+        :param exact: whether to read every file; if False, the result is None
+        :return: None, too, if ``sink.files_may_go`` is set, since readers may have removed files
         """
         if not exact or self._target.files_may_go:
             return None

@@ -1,6 +1,7 @@
-"""Evaluate SQL expressions of constants on the server, if they call only harmless functions and stay short.
+"""Evaluate SQL expressions of constants on the server, if they call only harmless functions and yield a short text.
 
-The expressions come from code of the source database, such as the argument of ``nextval`` in a trigger.
+The expressions come from code of the source database, such as the argument of ``nextval`` in a trigger. An expression
+that calls another function, or whose value could be longer than 16 Mi characters, is not evaluated: its value is None.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ def time_limited(query: str) -> str:
 def evaluate_constants(fetch: Fetch, argument: str) -> str | None:
     """Return the value of an SQL expression of constants as text, computed by the server.
 
-    Return None if the expression contains anything else, may become long, is NULL or fails.
+    Return None without evaluating it if it contains more than constants and harmless functions, or its value could
+    exceed :data:`_MAX_VALUE`. Return None, too, if its value is NULL or the server reports an error.
 
     :param fetch: runs a query on the source database and returns its rows
     :param argument: the expression, such as the argument of ``nextval``

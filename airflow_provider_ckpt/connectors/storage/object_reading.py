@@ -26,9 +26,10 @@ _PAGE = 1000
 
 _MAX_PARTS = 8
 _PART_KEYS = 5 * _PAGE
-"""Minimum number of known keys in each part of a listing that is requested in parts.
+"""Minimum number of keys in a part of a listing; the parts of a long listing are requested at the same time.
 
-Smaller parts are not worthwhile, since the last page of each part overlaps the next part.
+The number is estimated from keys that the caller knows, see :func:`list_in_parts`. Smaller parts are not worthwhile,
+since the last page of each part may also contain objects of the next part, which are requested twice.
 """
 
 

@@ -72,9 +72,9 @@ def _progress(rows: list[Any], *, waiting: bool) -> PipelineProgress:
 
 
 def _is_unfinished(row: Any) -> bool:
-    """Return whether a partition's checkpoint is before the end of its plan, or before the end of a side partition.
+    """Return whether a partition still has positions to send: planned ones, or the rest of a side partition's range.
 
-    :param row: row of the partition
+    :param row: row of the partition in the table ``partition``
     """
     end = row.planned_end if row.side_end is None else max(row.planned_end, row.side_end)
     return bool(row.committed < end)

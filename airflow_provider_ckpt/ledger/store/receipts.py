@@ -148,9 +148,10 @@ def merge_batches(batches: Iterable[Batch]) -> list[RangeReceipt]:
 
 
 def _totals_of(batch: Batch) -> tuple[Any, ...]:
-    """Return the record counts, batch counts and receipt time of one batch, in the order of the table's columns.
+    """Return the values of the columns :data:`.tables.TOTALS` and ``at`` of the table ``receipt`` for a single batch.
 
-    If the batch has no receipt, the record counts are 0 and the time is None.
+    The numbers of batches are 1 and 0, such as ``batches`` 1 and ``rejected`` 0. If the batch has no receipt, the
+    numbers of records are 0, and ``at``, the time at which the receipt was claimed, is None.
     """
     state, receipt = batch.state, batch.receipt
     of_batch = (1, int(state is BatchState.REJECTED), int(state is BatchState.SKIPPED), int(state is BatchState.SENT))

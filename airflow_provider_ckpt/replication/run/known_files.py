@@ -1,4 +1,4 @@
-"""Cache of the source files that the ledger knows, which a run reads before each of its plans."""
+"""Cache of a pipeline's list of source files, which a run needs for each of its plans."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ if TYPE_CHECKING:
 
 
 class KnownFiles:
-    """Cache of the source files of one pipeline in the ledger, to which files are only ever added.
+    """Copy in memory of the list of source files that the ledger stores for a pipeline.
+
+    Files are only ever added to that list, so the copy is completed instead of being read again.
 
     :param ledger: the ledger
     :param pipeline: name of the pipeline
@@ -23,7 +25,7 @@ class KnownFiles:
         self._files: Sequence[SourceFile] = ()
 
     def read(self) -> Sequence[SourceFile]:
-        """Return all files, in the order of their discovery; only those recorded since the last call are read."""
+        """Return all files in the order of their discovery; only those added since the last call are read."""
         more = self._ledger.files(self._pipeline, first=len(self._files))
         if more:
             self._files = [*self._files, *more]

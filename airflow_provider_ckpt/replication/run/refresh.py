@@ -47,10 +47,11 @@ class Refresh:
         self._begun: set[str] = set()
 
     def publication(self, due: Sequence[Batch]) -> Batch | None:
-        """Return the first of the given batches that publishes a refresh, and so must not go to a lane; None if none
-        does.
+        """Return the first of the given batches that publishes a refresh; None if none of them does.
 
-        :param due: planned batches
+        This batch must not go to a lane: :meth:`publish` executes it.
+
+        :param due: planned batches whose next attempt may begin now
         """
         extents = {name: RefreshExtent.of(record.state) for name, record in self._records().items()}
         for batch in due:

@@ -144,8 +144,8 @@ class ObjectFilesSink(DocumentsBesideTarget):
     def target_rows(self, *, exact: bool = False) -> int | None:
         """Return the number of rows in all visible objects, including those of other pipelines below the prefix.
 
-        :param exact: whether to read every object; if False, the result is None. It is also None if readers may remove
-            files
+        :param exact: whether to read every object; if False, the result is None
+        :return: None, too, if ``sink.files_may_go`` is set, since readers may have removed objects
         """
         if not exact or self._layout.files_may_go:
             return None
