@@ -100,7 +100,7 @@ class Target(ABC):
 
     @abstractmethod
     def can_store(self, held: str, kind: str) -> bool:
-        """Whether a column of the target stores all values of a type of the source."""
+        """Return whether a column of the target stores all values of a type of the source."""
 
 
 class PostgresTarget(Target):
