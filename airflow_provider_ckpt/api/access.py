@@ -17,7 +17,7 @@ from airflow.api_fastapi.auth.managers.models.resource_details import Connection
 from airflow.configuration import conf
 from airflow.models.dag import DagModel
 from airflow.utils.session import create_session
-from fastapi import Depends, HTTPException
+from fastapi import Depends, HTTPException, Path
 from sqlalchemy import select
 
 from airflow_provider_ckpt.api.guard import User
@@ -146,7 +146,9 @@ def no_such_pipeline(name: str) -> HTTPException:
     return HTTPException(404, f"There is no pipeline {name!r} that you may see.")
 
 
-def _seen_pipeline(pipeline: str, ledger: OpenedLedger, access: AccessDep) -> PlannedPipeline:
+def _seen_pipeline(
+    pipeline: Annotated[str, Path(description="name of the pipeline")], ledger: OpenedLedger, access: AccessDep
+) -> PlannedPipeline:
     found = ledger.planned_pipeline(pipeline)
     if found is None or not access.may_see(found.tasks):
         raise no_such_pipeline(pipeline)

@@ -6,6 +6,7 @@ API. The page's own files are public, as Airflow's are.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -57,12 +58,23 @@ def create_app() -> FastAPI:
     app.include_router(_document_router(app), prefix=_API)
     for route in app.routes:
         if isinstance(route, APIRoute):
-            route.description = route.description.partition("\n\n:param")[0]
+            _describe(route)
     add_problem_handlers(app)
     app.middleware("http")(_set_headers)
     bundle = Path(__file__).parent.parent / "ui" / "bundle"
     app.mount(_STATIC, StaticFiles(directory=bundle, check_dir=False), name="ckpt_static")
     return app
+
+
+def _describe(route: APIRoute) -> None:
+    """Describe a route and its parameters in the OpenAPI document by the docstring of the route's function.
+
+    :param route: the route, which is changed
+    """
+    route.description, _, fields = route.description.partition("\n\n:param ")
+    texts = dict(re.findall(r"^(?::param )?(\w+): (.*?)(?=\n:|\Z)", fields, re.DOTALL | re.MULTILINE))
+    for parameter in route.dependant.query_params:  # codespell:ignore dependant
+        parameter.field_info.description = " ".join(texts.get(parameter.name, "").split())
 
 
 def _problem_responses() -> dict[int | str, dict[str, Any]]:

@@ -111,7 +111,7 @@ class RecordsRequest(ApiModel):
 
     :param filter: selection of dead letters
     :param query: only dead letters that contain this text in the key, the value, a header or the error; None for all
-    :param cursor: cursor of the page; None for the first page
+    :param cursor: value of ``next`` in the previous page; None for the first page
     :param limit: maximum number of dead letters
     :param max_bytes: maximum number of bytes of each key and of each value; further bytes are left out
     """

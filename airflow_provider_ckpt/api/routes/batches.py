@@ -56,7 +56,7 @@ def get_line(
     :param start: start of the window; only with ``partition`` and ``end``
     :param end: end of the window, exclusive; only with ``partition`` and ``start``
     :param buckets: number of buckets into which the window is divided if it has many batches or receipts
-    :param cursor: cursor of the page; None for the first page
+    :param cursor: value of ``next`` in the previous page; None for the first page
     """
     window = _window(start, end)
     if window is not None and partition is None:
@@ -123,7 +123,7 @@ def list_batches(
     :param start: only batches that end after this position
     :param end: only batches that start before this position
     :param limit: maximum number of batches
-    :param cursor: cursor of the page; None for the first page
+    :param cursor: value of ``next`` in the previous page; None for the first page
     """
     first, last = position(start), position(end)
     window = None

@@ -103,7 +103,7 @@ def list_dead_letters(
     :param since: only dead letters of batches whose receipt was claimed at this time or later
     :param until: only dead letters of batches whose receipt was claimed before this time
     :param limit: maximum number of entries
-    :param cursor: cursor of the page; None for the first page
+    :param cursor: value of ``next`` in the previous page; None for the first page
     """
     chosen = dead_letter_filter(
         models.DeadLetterFilter(types=error_type, states=state, batches=batch, since=since, until=until)

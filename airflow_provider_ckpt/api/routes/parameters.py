@@ -8,15 +8,11 @@ from fastapi import HTTPException, Query
 
 from airflow_provider_ckpt.core.batch_key import BatchKey
 
-Cursor = Annotated[
-    str | None, Query(max_length=4000, description="Value of `next` in the previous page; left out for the first page.")
-]
-Limit = Annotated[int, Query(ge=1, le=200, description="Maximum number of items.")]
+Cursor = Annotated[str | None, Query(max_length=4000)]
+Limit = Annotated[int, Query(ge=1, le=200)]
 Text = Annotated[str | None, Query(max_length=2000)]
 Texts = Annotated[list[str], Query(max_length=50)]
-PositionText = Annotated[
-    str | None, Query(pattern="^-?[0-9]{1,19}$", description="Position in a source partition, in decimal digits.")
-]
+PositionText = Annotated[str | None, Query(pattern="^-?[0-9]{1,19}$")]
 
 
 def batch_key(name: str) -> BatchKey:

@@ -70,7 +70,7 @@ def list_pipelines(
     :param dag_id: only pipelines that this DAG has planned
     :param task_id: with ``dag_id``: only pipelines that this task or task group of the DAG has planned
     :param limit: maximum number of pipelines
-    :param cursor: cursor of the page; None for the first page
+    :param cursor: value of ``next`` in the previous page; None for the first page
     """
     after = cursors.decode(cursor, int, float, str)
     found = ledger.overview()
@@ -267,7 +267,7 @@ def list_events(
     :param actor: only events of this actor
     :param batch: only events of the batch of this name
     :param limit: maximum number of events
-    :param cursor: cursor of the page; None for the first page
+    :param cursor: value of ``next`` in the previous page; None for the first page
     """
     after = cursors.decode(cursor, int)
     key = None if batch is None else batch_key(batch)

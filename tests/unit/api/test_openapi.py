@@ -35,6 +35,26 @@ def test_every_route_says_what_it_does_returns_and_refuses(openapi: dict[str, An
                 assert "application/problem+json" in answer["content"], (name, status)
 
 
+def test_every_parameter_is_described_by_the_docstring_of_its_route(openapi: dict[str, Any]) -> None:
+    parameters = openapi["paths"]["/api/pipelines/{pipeline}/batches"]["get"]["parameters"]
+    texts = {item["name"]: item.get("description") for item in parameters}
+    everywhere = [
+        parameter
+        for path in openapi["paths"].values()
+        for item in path.values()
+        for parameter in item.get("parameters", ())
+    ]
+
+    assert texts["pipeline"] == "name of the pipeline"
+    assert texts["partition"] == "only batches of the partition of this id"
+    assert texts["search"] == (
+        "only the batch of this name, such as ``orders-0#17``; or, if the text is not a batch's name, only batches of "
+        "partitions whose id contains it"
+    )
+    assert texts["cursor"] == "value of ``next`` in the previous page; None for the first page"
+    assert [item["name"] for item in everywhere if not item.get("description")] == []
+
+
 def test_every_model_and_parameter_has_a_type(openapi: dict[str, Any]) -> None:
     for name, schema in openapi["components"]["schemas"].items():
         assert schema.get("description"), name

@@ -1983,7 +1983,7 @@ export interface components {
          *
          *     :param filter: selection of dead letters
          *     :param query: only dead letters that contain this text in the key, the value, a header or the error; None for all
-         *     :param cursor: cursor of the page; None for the first page
+         *     :param cursor: value of ``next`` in the previous page; None for the first page
          *     :param limit: maximum number of dead letters
          *     :param max_bytes: maximum number of bytes of each key and of each value; further bytes are left out
          */
@@ -2402,15 +2402,21 @@ export interface operations {
     list_pipelines: {
         parameters: {
             query?: {
+                /** @description only pipelines whose name, or the id of one of whose DAGs, contains this text; case is ignored */
                 search?: string | null;
+                /** @description only pipelines with one of these kinds of health */
                 health?: components["schemas"]["Health"][];
+                /** @description True for only the pipelines at which a user should look, False for only the others, None for all */
                 needs_me?: boolean | null;
+                /** @description only pipelines of this declaration of many tables */
                 database?: string | null;
+                /** @description only pipelines that this DAG has planned */
                 dag_id?: string | null;
+                /** @description with ``dag_id``: only pipelines that this task or task group of the DAG has planned */
                 task_id?: string | null;
-                /** @description Maximum number of items. */
+                /** @description maximum number of pipelines */
                 limit?: number;
-                /** @description Value of `next` in the previous page; left out for the first page. */
+                /** @description value of ``next`` in the previous page; None for the first page */
                 cursor?: string | null;
             };
             header?: never;
@@ -2515,6 +2521,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description name of the pipeline */
                 pipeline: string;
             };
             cookie?: never;
@@ -2617,6 +2624,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description name of the pipeline */
                 pipeline: string;
             };
             cookie?: never;
@@ -2719,6 +2727,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description name of the pipeline */
                 pipeline: string;
             };
             cookie?: never;
@@ -2825,6 +2834,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description name of the pipeline */
                 pipeline: string;
             };
             cookie?: never;
@@ -2929,10 +2939,12 @@ export interface operations {
     get_batch: {
         parameters: {
             query: {
+                /** @description name of the batch */
                 name: string;
             };
             header?: never;
             path: {
+                /** @description name of the pipeline */
                 pipeline: string;
             };
             cookie?: never;
@@ -3033,21 +3045,26 @@ export interface operations {
     list_batches: {
         parameters: {
             query?: {
+                /** @description only batches in one of these states */
                 state?: ("planned" | "in_flight" | "held" | "delivered" | "rejected" | "skipped" | "sent" | "superseded")[];
+                /** @description only batches of the partition of this id */
                 partition?: string | null;
+                /** @description only batches whose newest error has this type */
                 error_type?: string | null;
+                /** @description only the batch of this name, such as ``orders-0#17``; or, if the text is not a batch's name, only batches of partitions whose id contains it */
                 search?: string | null;
-                /** @description Position in a source partition, in decimal digits. */
+                /** @description only batches that end after this position */
                 start?: string | null;
-                /** @description Position in a source partition, in decimal digits. */
+                /** @description only batches that start before this position */
                 end?: string | null;
-                /** @description Maximum number of items. */
+                /** @description maximum number of batches */
                 limit?: number;
-                /** @description Value of `next` in the previous page; left out for the first page. */
+                /** @description value of ``next`` in the previous page; None for the first page */
                 cursor?: string | null;
             };
             header?: never;
             path: {
+                /** @description name of the pipeline */
                 pipeline: string;
             };
             cookie?: never;
@@ -3148,18 +3165,24 @@ export interface operations {
     list_dead_letters: {
         parameters: {
             query?: {
+                /** @description only dead letters of one of these error types */
                 error_type?: string[];
+                /** @description only dead letters in one of these states */
                 state?: ("parked" | "replaying" | "replayed" | "parked_again" | "discarded")[];
+                /** @description only dead letters of the batches of these names */
                 batch?: string[];
+                /** @description only dead letters of batches whose receipt was claimed at this time or later */
                 since?: string | null;
+                /** @description only dead letters of batches whose receipt was claimed before this time */
                 until?: string | null;
-                /** @description Maximum number of items. */
+                /** @description maximum number of entries */
                 limit?: number;
-                /** @description Value of `next` in the previous page; left out for the first page. */
+                /** @description value of ``next`` in the previous page; None for the first page */
                 cursor?: string | null;
             };
             header?: never;
             path: {
+                /** @description name of the pipeline */
                 pipeline: string;
             };
             cookie?: never;
@@ -3262,6 +3285,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description name of the pipeline */
                 pipeline: string;
             };
             cookie?: never;
@@ -3366,13 +3390,18 @@ export interface operations {
     group_dead_letters: {
         parameters: {
             query?: {
+                /** @description only dead letters of one of these error types */
                 error_type?: string[];
+                /** @description only dead letters in one of these states */
                 state?: ("parked" | "replaying" | "replayed" | "parked_again" | "discarded")[];
+                /** @description only dead letters of batches whose receipt was claimed at this time or later */
                 since?: string | null;
+                /** @description only dead letters of batches whose receipt was claimed before this time */
                 until?: string | null;
             };
             header?: never;
             path: {
+                /** @description name of the pipeline */
                 pipeline: string;
             };
             cookie?: never;
@@ -3475,6 +3504,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description name of the pipeline */
                 pipeline: string;
             };
             cookie?: never;
@@ -3581,6 +3611,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description name of the pipeline */
                 pipeline: string;
             };
             cookie?: never;
@@ -3681,16 +3712,20 @@ export interface operations {
     list_events: {
         parameters: {
             query?: {
+                /** @description only events of one of these kinds */
                 kind?: string[];
+                /** @description only events of this actor */
                 actor?: string | null;
+                /** @description only events of the batch of this name */
                 batch?: string | null;
-                /** @description Maximum number of items. */
+                /** @description maximum number of events */
                 limit?: number;
-                /** @description Value of `next` in the previous page; left out for the first page. */
+                /** @description value of ``next`` in the previous page; None for the first page */
                 cursor?: string | null;
             };
             header?: never;
             path: {
+                /** @description name of the pipeline */
                 pipeline: string;
             };
             cookie?: never;
@@ -3791,17 +3826,20 @@ export interface operations {
     get_line: {
         parameters: {
             query?: {
+                /** @description only the partition of this id */
                 partition?: string | null;
-                /** @description Position in a source partition, in decimal digits. */
+                /** @description start of the window; only with ``partition`` and ``end`` */
                 start?: string | null;
-                /** @description Position in a source partition, in decimal digits. */
+                /** @description end of the window, exclusive; only with ``partition`` and ``start`` */
                 end?: string | null;
+                /** @description number of buckets into which the window is divided if it has many batches or receipts */
                 buckets?: number;
-                /** @description Value of `next` in the previous page; left out for the first page. */
+                /** @description value of ``next`` in the previous page; None for the first page */
                 cursor?: string | null;
             };
             header?: never;
             path: {
+                /** @description name of the pipeline */
                 pipeline: string;
             };
             cookie?: never;
@@ -3904,6 +3942,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description name of the pipeline */
                 pipeline: string;
             };
             cookie?: never;
@@ -4004,11 +4043,14 @@ export interface operations {
     get_timeline: {
         parameters: {
             query?: {
+                /** @description start of the period */
                 start?: string | null;
+                /** @description end of the period, exclusive */
                 end?: string | null;
             };
             header?: never;
             path: {
+                /** @description name of the pipeline */
                 pipeline: string;
             };
             cookie?: never;
