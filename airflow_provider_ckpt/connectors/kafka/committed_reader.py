@@ -79,7 +79,7 @@ def _timeout_error(connection: Connection, topic: str, client_errors: ClientErro
 
     :param connection: connection to the topic's cluster
     :param topic: the topic's name
-    :param client_errors: errors that the client reported meanwhile; if there are any, the broker did not answer
+    :param client_errors: errors that the client reported meanwhile; if one is specific, the broker did not answer
     :param operation: the operation for which the topic is read, for the message
     """
     most_specific = client_errors.most_specific()

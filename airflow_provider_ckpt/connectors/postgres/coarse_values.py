@@ -106,7 +106,7 @@ def _is_coarse_number(assignment: CursorAssignment) -> bool:
 
 
 def _granularity(text: str, *, entire: bool = True) -> int:
-    """Return the number of microseconds to which an SQL expression rounds a time, judged by its text; 1 if it does not.
+    """Return the number of microseconds to which an SQL expression rounds a time, by its text; 1 if it does not.
 
     :param text: the expression
     :param entire: whether a conversion to an integer number of seconds since 1970 counts as rounding to seconds

@@ -329,6 +329,8 @@ class PostgresSink(SinkSession):
     ) -> None:
         """Log a warning about partitions that were removed from the target since the last snapshot; the run continues.
 
+        Nothing is logged if rows of the target may be removed on purpose (:attr:`SinkSection.may_lose_rows`).
+
         :param fetch: runs a query and returns its rows
         :param bookkeeping: the bookkeeping tables
         :param snapshot: a new snapshot of the target

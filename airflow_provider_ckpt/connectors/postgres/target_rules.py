@@ -98,10 +98,12 @@ def read_behaviour(fetch: Fetch, table: Table, *, upsert: bool) -> TargetBehavio
 def refuse_altering_target(fetch: Fetch, table: Table, pipeline: Pipeline) -> None:
     """Raise ConfigError if rewrite rules of the target may change rows, or if added rows cannot be counted.
 
+    With ``sink.rows_may_differ: true``, only rules of the target of an upsert are refused.
+
     :param fetch: runs a query
     :param table: the target
     :param pipeline: the pipeline
-    :raises ConfigError: with the names of the rules and the correction
+    :raises ConfigError: with the names of the rules or the setting, and the correction
     """
     upsert = pipeline.sink.upserts
     behaviour = read_behaviour(fetch, table, upsert=upsert)
@@ -129,7 +131,7 @@ def refuse_unwritable_target(fetch: Fetch, table: Table, pipeline: Pipeline, con
     :param table: the target
     :param pipeline: the pipeline
     :param connection: id of the Airflow connection, for the message
-    :raises ConfigError: with the needed GRANT
+    :raises ConfigError: with the correction, such as the needed GRANT
     """
     needed = ["INSERT"]
     if pipeline.sink.upserts:

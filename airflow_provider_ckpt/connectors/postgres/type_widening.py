@@ -12,7 +12,7 @@ _TEXTS = ("text", "character varying")
 
 
 def is_wider(before: str, after: str) -> bool:
-    """Return whether a type is wider than another: it has all values of the other, with the same text and order.
+    """Return whether the type ``after`` is wider than ``before``: it has all values of it, in the same order.
 
     :param before: the present type of a column, as ``format_type`` writes it
     :param after: the type to which the column may change
