@@ -1,4 +1,4 @@
-"""Name a path or URL for other systems and users: its OpenLineage dataset, and the place of dead letters beside it."""
+"""Return the names by which OpenLineage and messages refer to a path or URL and to the dead letters beside it."""
 
 from __future__ import annotations
 

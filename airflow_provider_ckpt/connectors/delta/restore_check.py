@@ -19,15 +19,14 @@ _BOUNDS = ("version", "datetime", "timestamp")
 
 
 def restored_version(table: DeltaTable, path: Location, since: int) -> int | None:
-    """Return the number of the older version to which RESTORE operations have set a Delta table back, if they have.
+    """Return the version before ``since`` to which RESTORE operations have set a Delta table back; else None.
 
     If a RESTORE brought back a version that another RESTORE had created, both are followed. So a RESTORE that undoes
     another is not reported.
 
     :param table: the newest version of the table
     :param path: directory of the table
-    :param since: number of a version; only a restore to a version before it is reported
-    :return: None if the table still derives from the version ``since``
+    :param since: number of a version; only restores that came after it are examined
     :raises SinkError: if the log has a restore whose version cannot be determined
     :raises IoError: if the log cannot be read
     """
@@ -44,7 +43,7 @@ def restored_version(table: DeltaTable, path: Location, since: int) -> int | Non
 
 
 def _restore_parameters(path: Location, version: int) -> dict[str, Any] | None:
-    """Return the parameters of the RESTORE that created a version: number or time of the version that it brought back.
+    """Return the parameters of the RESTORE that created a version: number or time of the older version to restore.
 
     :param path: directory of the table
     :param version: number of the version
@@ -97,7 +96,7 @@ def _restored_to(path: Location, version: int, bounds: dict[str, Any]) -> int:
 def _parse_time(value: Any) -> datetime | None:
     """Parse a time as Delta writers store it, in ms since 1970 or by ISO 8601; return None for anything else.
 
-    :param value: the time
+    :param value: the time, a number or text
     """
     text = str(value)
     try:

@@ -86,10 +86,10 @@ class DeltaSink(DocumentsBesideTarget, ChangesColumns):
         """Do nothing: the first fence creates the bookkeeping directory; see :meth:`Sink.create_bookkeeping`."""
 
     def outputs(self) -> Sequence[Output]:
-        """Return the table's directory and that of its dead letters as written places; see :class:`NamesOutputs`.
+        """Return descriptions of the data files and of the dead letter files; see :class:`NamesOutputs`.
 
-        All ``.parquet`` files count as written here, since a clean-up of the table rewrites files under names of its
-        own.
+        All ``.parquet`` files of the table count as written by this sink, since OPTIMIZE rewrites them under other
+        names.
         """
         rows = WrittenFiles("sink.path", self._layout.table, suffix=".parquet")
         return (
@@ -127,7 +127,7 @@ class DeltaSink(DocumentsBesideTarget, ChangesColumns):
             )
 
     def claims(self) -> Claims:
-        """Return this ledger's fence, the ledgers that fenced this pipeline, the table's id, and evidence of loss.
+        """Return this ledger's fence, all ledgers with a fence for the pipeline, the table's id, and evidence of loss.
 
         See :meth:`Sink.claims`.
         """
@@ -175,7 +175,7 @@ class DeltaSink(DocumentsBesideTarget, ChangesColumns):
         return delta_table.row_count(table, self._layout.table) if table is not None else 0
 
     def damaged_files(self) -> Iterator[str]:
-        """Yield a sentence for each data file of the table's newest version that is missing or truncated."""
+        """Yield a sentence for each data file of the table's newest version that is missing or has another size."""
         table = delta_table.load(self._layout.table)
         return describe_damage(delta_table.data_files(table, self._layout.table) if table is not None else ())
 

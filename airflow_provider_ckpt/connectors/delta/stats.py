@@ -48,7 +48,7 @@ def statistics(metadata: pq.FileMetaData, schema: pa.Schema) -> str:
 
 
 def _bounds(stats: pq.Statistics) -> tuple[Any, Any] | None:
-    """Return the least and greatest value of a column in one row group.
+    """Return the smallest and the largest value of a column in one row group.
 
     :param stats: Parquet's statistics of the column in the row group
     :return: None if the values are unknown, or outside of Python's years 1 to 9999
@@ -68,8 +68,8 @@ def _is_flat(kind: pa.DataType) -> bool:
 def _has_exact_bounds(kind: pa.DataType) -> bool:
     """Return whether Parquet's least and greatest values of a column type are exact, so that Delta may store them.
 
-    They are for signed integers, dates, and timestamps with a time zone; not for floats, which omit NaN, nor for long
-    texts.
+    They are exact for signed integers, dates, and timestamps with a time zone. Those of floats omit NaN, and those of
+    long texts are shortened.
 
     :param kind: type of the column
     """
@@ -86,7 +86,7 @@ def _bound_value(value: Any, *, up: bool) -> Any:
     """Return a least or greatest value as Delta writes it: timestamps in whole milliseconds, rounded outwards.
 
     :param value: least or greatest value of a column
-    :param up: whether it is the greatest, which is rounded up; the least is rounded down
+    :param up: whether it is the greatest value, which is rounded up; the least value is rounded down
     """
     if isinstance(value, datetime):
         over = value.microsecond % _MILLISECOND

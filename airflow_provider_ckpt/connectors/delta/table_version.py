@@ -48,12 +48,12 @@ class DeltaVersion(ReplaceableVersion, AlterableVersion):
 
     @cached_property
     def committed_epoch(self) -> int:
-        """Highest fenced epoch that is stored in the table's log; 0 if there is none."""
+        """Epoch of the fence as stored in the table's log, without the fence files; 0 if there is none."""
         return (self.table.transaction_version(self.layout.epoch_app) or 0) if self.table is not None else 0
 
     @cached_property
     def epoch(self) -> int:
-        """Highest epoch fenced so far, from the table's log and from the fence files; 0 if there is none.
+        """Epoch of the fence: the highest in the table's log and the names of the fence files; 0 if there is none.
 
         The files are read when the property is first used, after the table was opened; ``fence.py`` explains why the
         order matters.
@@ -77,12 +77,12 @@ class DeltaVersion(ReplaceableVersion, AlterableVersion):
         return self.number + 1
 
     def restored_version(self, since: int) -> int | None:
-        """Return the older version that a RESTORE brought back, by number; see :meth:`TableVersion.restored_version`.
+        """Return the number of the version that a RESTORE brought back; see :meth:`TableVersion.restored_version`.
 
         A restore whose log entry was cleaned up is not detected. A missing table counts as set back to version 0.
 
-        :param since: number of a version; only a restore to a version before it is reported. 0 for none
-        :return: None if the table still derives from the version ``since``
+        :param since: number of a version; only a restore to a version before it is reported; 0 if none is known
+        :return: None if there was no such restore
         """
         if self.table is None:
             return 0 if since else None
@@ -101,10 +101,10 @@ class DeltaVersion(ReplaceableVersion, AlterableVersion):
             raise misfit_error(f"the Delta table {self.layout.table}", problems)
 
     def lacks(self, schema: str) -> list[Field]:
-        """Return the columns of rows that the table lacks, and that can be added to it.
+        """Return those columns of rows that the table lacks, if the rows' other columns fit the table.
 
-        The list is empty if there is no table, or if a column does not fit for another reason, such as its type;
-        :meth:`refuse_misfit` raises the error for that.
+        The list is empty if there is no table, or if one of the other columns does not fit, for example because of its
+        type; :meth:`refuse_misfit` raises the error for that.
 
         :param schema: columns of the rows, as :func:`encode_schema` returns them
         """
@@ -129,7 +129,7 @@ class DeltaVersion(ReplaceableVersion, AlterableVersion):
         return self._commit(added, epoch, head, note, replacing=False)
 
     def replace(self, added: Sequence[StagedBatch], epoch: int, head: int, note: Mapping[str, Any]) -> bool:
-        """Commit a version with the staged batches and no file of this one; see :meth:`ReplaceableVersion.replace`.
+        """Commit a version that has only the files of the staged batches; see :meth:`ReplaceableVersion.replace`.
 
         :param added: staged batches
         :param epoch: epoch of the run

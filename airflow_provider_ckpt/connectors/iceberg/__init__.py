@@ -1,4 +1,4 @@
 """Write to Apache Iceberg tables: lanes stage data files, and one commit for each wave adds them as a snapshot.
 
-The numbers of the newest receipts are stored in properties of the table.
+A property of the table stores the number of the newest receipt node (``two_phase/receipts.py``).
 """

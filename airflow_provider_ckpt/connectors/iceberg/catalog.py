@@ -133,7 +133,7 @@ class CatalogAddress:
 
 
 def library_errors() -> tuple[type[Exception], ...]:
-    """Return the exception classes of the Iceberg library, and those of its dependencies that it does not convert.
+    """Return all exception classes that calls of the Iceberg library may raise, its dependencies' among them.
 
     The library's SQL catalog is built on SQLAlchemy. Its errors are only included if SQLAlchemy has been imported
     already, since it cannot raise any otherwise.
@@ -158,11 +158,11 @@ def _plain_value(value: Any) -> Any:
 
 
 def _refuse_code(connection: str, properties: Mapping[str, Any], within: str = "") -> None:
-    """Raise an error for properties not known to be plain values, since the Iceberg library may load code they name.
+    """Raise an error for a property with which the Iceberg library could load code, or that is unknown.
 
     :param connection: id of the connection, for the message
     :param properties: names and values of the properties
-    :param within: name of the enclosing property, with a dot; empty at the top level
+    :param within: name of the enclosing property with a dot, such as ``auth.``; empty at the top level
     :raises ConfigError: naming the refused property
     """
     for name, value in properties.items():
@@ -189,7 +189,9 @@ def _secrets_in(properties: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _may_be_secret(key: str, value: str) -> bool:
-    """Return whether messages must hide a property's value: it is not short, and the property not known to be harmless.
+    """Return whether messages must hide a property's value, although its name does not suggest a secret.
+
+    They must unless the property is known to be harmless, or the value is a boolean or shorter than 4 characters.
 
     :param key: name of the property
     :param value: value of the property
@@ -204,7 +206,7 @@ def _with_login(uri: str, connection: Connection) -> dict[str, str]:
 
     :param uri: the catalog's ``uri``
     :param connection: connection with login and password
-    :return: properties to add to, or replace in, those of the connection's extra
+    :return: properties that are added to those of the connection's extra, or replace them
     """
     scheme, separator, rest = uri.partition("://")
     password = quote(connection.password or "", safe="")

@@ -58,7 +58,7 @@ def split_by_partition(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> I
 
 
 def find_unpartitionable(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterator[tuple[str, int]]:
-    """Yield column name and row number of each date or timestamp that the table's partition transforms cannot process.
+    """Yield column name and row number for each date or timestamp that the table's partition transforms cannot process.
 
     The library's transforms only process the years 1 to 9999.
 

@@ -20,7 +20,7 @@ class IcebergLayout(TableLayout):
 
     @property
     def epoch_property(self) -> str:
-        """Name of the table property that stores the fenced epoch; every commit of this sink sets it."""
+        """Name of the table property that stores the epoch of the fence; every commit sets it."""
         return f"{_PREFIX}{self.ledger}:{self.pipeline}{_EPOCH}"
 
     @property

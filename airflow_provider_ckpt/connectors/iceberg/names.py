@@ -1,4 +1,4 @@
-"""Name an Iceberg table for other systems and users: its OpenLineage dataset, and the place of dead letters."""
+"""Return the names by which OpenLineage and messages refer to an Iceberg table and to its dead letters."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def dataset(section: ConnectorSection, connection: Connection | None) -> tuple[s
 
 
 def dead_letter_place(pipeline: Pipeline, _: Callable[[str], Connection]) -> str:
-    """Return a phrase for the place of a pipeline's dead letters; see :class:`SinkType`.
+    """Return the place of a pipeline's dead letters for messages; see :class:`SinkType`.
+
+    An example is ``the JSON lines beside the location of table db.t, catalog lake``.
 
     :param pipeline: the pipeline
     """

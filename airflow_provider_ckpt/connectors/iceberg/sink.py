@@ -87,7 +87,7 @@ class IcebergSink(ChangesColumns):
         """Do nothing: the first fence creates the bookkeeping directory; see :meth:`Sink.create_bookkeeping`."""
 
     def outputs(self) -> Sequence[Output]:
-        """Return the directories of data, metadata and dead letters as written places; empty if there is no table.
+        """Return descriptions of the files of data, metadata and dead letters; empty if there is no table.
 
         See :class:`NamesOutputs`.
         """
@@ -125,7 +125,7 @@ class IcebergSink(ChangesColumns):
             )
 
     def claims(self) -> Claims:
-        """Return this ledger's fence, the ledgers that fenced this pipeline, the table's UUID, and evidence of loss.
+        """Return this ledger's fence, all ledgers with a fence for the pipeline, the table's UUID, and signs of loss.
 
         See :meth:`Sink.claims`.
         """
@@ -219,7 +219,7 @@ class IcebergSink(ChangesColumns):
     def stored_file_lists(self, first: int) -> Sequence[FileList]:
         """Return the stored lists of source files from an ordinal on; see :meth:`Sink.stored_file_lists`.
 
-        :param first: ordinal of the first list to return
+        :param first: ordinal of a source file; lists that begin before it are left out
         """
         version = self._version()
         return version.layout.lists.read(first) if version is not None else []
@@ -236,7 +236,7 @@ class IcebergSink(ChangesColumns):
         return row_count(version.table) if version is not None else 0
 
     def damaged_files(self) -> Iterator[str]:
-        """Yield a sentence for each file of the newest snapshot, manifests included, that is missing or truncated."""
+        """Yield a sentence for each file of the newest snapshot, or manifest, that is missing or has another size."""
         version = self._version()
         return describe_damage(data_files(version.table, version.layout.table)) if version is not None else iter(())
 

@@ -29,7 +29,7 @@ _OPTIONS = {
     "adls.client-id": "azure_storage_client_id",
     "adls.client-secret": "azure_storage_client_secret",
 }
-"""Names of the Iceberg library's properties, each with the name of the same option of the object store's client."""
+"""Names of properties of the Iceberg library, each with the name that the object store's client has for the option."""
 
 _REGION = "us-east-1"
 """Region with which requests are signed if the properties name an endpoint, but no region."""

@@ -23,7 +23,7 @@ class IcebergTableOpener:
 
     @property
     def target(self) -> str:
-        """Phrase with the table's name, for messages."""
+        """Name of the table for messages, as ``the Iceberg table db.t``."""
         return f"the Iceberg table {self._address.name}"
 
     def open(self, schema: str | None) -> IcebergVersion:

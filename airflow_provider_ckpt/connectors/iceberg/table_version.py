@@ -68,7 +68,7 @@ class IcebergVersion(ReplaceableVersion, AlterableVersion):
 
     @property
     def epoch(self) -> int:
-        """Highest epoch fenced so far, stored in a property of the table; 0 if there is none."""
+        """Epoch of the fence, stored in a property of the table; 0 if there is none."""
         return int(self.table.properties.get(self.layout.epoch_property, 0))
 
     @property
@@ -88,13 +88,13 @@ class IcebergVersion(ReplaceableVersion, AlterableVersion):
         return self.table.metadata.next_sequence_number()
 
     def restored_version(self, since: int) -> int | None:
-        """Return the older version that a rollback brought back, by number; see :meth:`TableVersion.restored_version`.
+        """Return the number of the version that a rollback brought back; see :meth:`TableVersion.restored_version`.
 
         Expiry removes the oldest ancestors of a snapshot, and some programs then treat the oldest remaining one as the
         first of all. So if all remaining ancestors are newer than ``since``, a rollback cannot be detected.
 
-        :param since: number of a version; only a rollback to a version before it is reported. 0 for none
-        :return: None if the table still derives from the version ``since``
+        :param since: number of a version; only a rollback to a version before it is reported; 0 if none is known
+        :return: None if there was no such rollback; 0 if the table has no snapshot any more
         """
         if not since:
             return None
@@ -149,7 +149,7 @@ class IcebergVersion(ReplaceableVersion, AlterableVersion):
         return self._commit_batches(added, epoch, head, note, removed=None)
 
     def replace(self, added: Sequence[StagedBatch], epoch: int, head: int, note: Mapping[str, Any]) -> bool:
-        """Commit a snapshot with the staged batches and no file of this one; see :meth:`ReplaceableVersion.replace`.
+        """Commit a snapshot that has only the files of the staged batches; see :meth:`ReplaceableVersion.replace`.
 
         :param added: staged batches
         :param epoch: epoch of the run

@@ -1,7 +1,7 @@
 """Limit the retries of a commit while other writers commit first, by the run's time budget, with pauses between them.
 
-That another writer committed first (a lost race) is not an error of the rows. Once the time budget is used up, it is an
-outage of the whole table, not a failed attempt of a batch.
+A commit loses the race if another writer commits first. That is no error of the rows, and when the time budget is used
+up, it is an outage of the whole table, not a failed attempt of a batch.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class CommitRetries:
         self._began = self._logged = time.monotonic()
 
     def refuse_if_over(self) -> None:
-        """Raise an error if the time budget is used up, or if a commit that the table reported is not in the table.
+        """Raise an error if there must be no other try to commit; the first try is always allowed.
 
-        Call this before each try, after the newest version of the table turned out not to contain the commit. The first
-        try is always allowed.
+        That is so if the run's time budget is used up, or if the table reported that the last try succeeded. Call this
+        only after the newest version of the table was read and does not contain the commit.
 
         :raises SinkError: about the table as a whole, not about a batch
         """
@@ -65,7 +65,7 @@ class CommitRetries:
             )
 
     def count_try(self, *, succeeded: bool) -> None:
-        """Count a try to commit; after a failed try, pause, longer each time.
+        """Count a try to commit; after a failed try, pause for a random time whose maximum grows up to 0.2 s.
 
         :param succeeded: whether the table reported that it created the next version
         """

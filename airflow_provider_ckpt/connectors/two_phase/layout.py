@@ -68,7 +68,7 @@ class TableLayout:
 
 
 def new_file_prefix(key: BatchKey, attempt: int, epoch: int) -> str:
-    """Return a unique prefix for the names of a batch's data files.
+    """Return a unique prefix, which begins with ``ckpt-``, for the names of a batch's data files.
 
     :param key: the batch
     :param attempt: number of the attempt

@@ -26,7 +26,7 @@ class CommittedReceipt:
     :param receipt: the receipt
     :param file: name of the staged files that were committed with the receipt (:attr:`StagedBatch.name`); None if the
         batch has no rows
-    :param version: version of the table that the commit created; 0 until the receipt is read back
+    :param version: version of the table that the commit created; 0 in a receipt that is to be committed
     :param staged: files and columns of a batch of a refresh (:attr:`StagedBatch.for_refresh`), which the commit did not
         add to the table; None if it added them
     """

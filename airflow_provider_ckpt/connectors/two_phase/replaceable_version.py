@@ -1,4 +1,4 @@
-"""Interface to one version of a table whose rows a refresh can replace altogether."""
+"""Interface to one version of a table, which a commit can replace by a version with entirely different rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ReplaceableVersion(TableVersion):
 
     @abstractmethod
     def replace(self, added: Sequence[StagedBatch], epoch: int, head: int, note: Mapping[str, Any]) -> bool:
-        """Commit a next version with the staged batches and no file of this version; see :meth:`TableVersion.commit`.
+        """Commit a version that has only the files of the staged batches; see :meth:`TableVersion.commit`.
 
         :param added: staged batches
         :param epoch: epoch of the run

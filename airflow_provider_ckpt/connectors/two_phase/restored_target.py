@@ -25,8 +25,9 @@ from airflow_provider_ckpt.core.errors import ReceiptsUnreadableError, SinkChang
 class TableLoss:
     """Evidence that rows or receipts of a pipeline are gone.
 
-    :param message: the evidence, as a sentence
-    :param kept: newest version whose commits the table still contains; None if the receipts cannot be read
+    :param message: the evidence, for an error message
+    :param kept: version of the table to which it was set back, whose commits it still contains; None if the receipts
+        cannot be read
     """
 
     message: str

@@ -1,4 +1,4 @@
-"""Find the batches that a pipeline has staged at a table, by its receipts: of a refresh, and of abandoned refreshes.
+"""Find in a pipeline's receipts the batches that a refresh, or earlier abandoned ones, have staged at a table.
 
 The commit of a staged batch contains its receipt, which describes the files, but does not add the files to the table.
 """

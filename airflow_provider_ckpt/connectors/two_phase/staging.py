@@ -28,7 +28,8 @@ class StagedBatch:
     :param name: unique name of the staged data files; None if the batch has no rows
     :param files: data files as the table format describes them; ``path`` is absolute or relative to the table
     :param dead_letters: whether the attempt has a file of dead letters
-    :param schema: columns of the rows, in the table format's own notation; None if the batch came without columns
+    :param schema: columns of the rows, in the table format's own notation; None if the batch has no rows and its
+        columns are not known
     :param positions: positions of the records read, for the receipt
     """
 
@@ -99,7 +100,7 @@ class StagedBatch:
         )
 
     def data(self, table: Location) -> list[Location]:
-        """Return the paths of the staged data files.
+        """Return the absolute paths of the staged data files.
 
         :param table: directory of the table
         """
@@ -144,7 +145,7 @@ class StagedWave:
 
     @property
     def schema(self) -> str | None:
-        """Columns of the first waiting batch that has rows, else of the first with columns; None if there is none."""
+        """Columns of the first waiting batch that has rows, or else of the first that has columns; None without any."""
         waiting = sorted(self.waiting.values(), key=lambda staged: staged.name is None)
         return next((staged.schema for staged in waiting if staged.schema is not None), None)
 
@@ -153,7 +154,7 @@ class StagedWave:
 
         :param index: index of the batch in the wave
         :param receipt: the batch's receipt
-        :param own: whether the receipt is that of this attempt and of its staged files
+        :param own: whether the receipt is that of this outcome: of the same attempt, with the same staged files
         """
         self.waiting.pop(index)
         self._outcomes[index] = replace(

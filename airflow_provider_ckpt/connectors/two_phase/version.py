@@ -13,7 +13,7 @@ from airflow_provider_ckpt.connectors.two_phase.staging import StagedBatch
 
 
 class TableVersion(ABC):
-    """A version of a table: the table as it was when it was opened, which for some formats need not exist yet.
+    """A version of a table: the table as it was when it was opened; in some formats it need not exist yet.
 
     :param layout: paths of the pipeline's files at the table
     """
@@ -29,7 +29,7 @@ class TableVersion(ABC):
     @property
     @abstractmethod
     def epoch(self) -> int:
-        """Epoch of the fence, as stored in this version: the highest epoch that has been fenced; 0 if there is none."""
+        """Epoch of the fence as of this version: the highest to which a run has raised it; 0 if it was never raised."""
 
     @property
     @abstractmethod
@@ -39,7 +39,7 @@ class TableVersion(ABC):
     @property
     @abstractmethod
     def number(self) -> int:
-        """Number of this version; 0 before the first."""
+        """Number of this version; 0 if the table has no version yet."""
 
     @property
     @abstractmethod
@@ -79,7 +79,7 @@ class TableVersion(ABC):
         """
 
     def publish(self, committed: Sequence[CommittedReceipt]) -> None:  # noqa: B027  # tables need nothing more
-        """Make the rows of committed batches visible to readers; nothing is left to do if the commit has done so.
+        """Make the rows of committed batches visible to readers; do nothing for a table, whose commit has done so.
 
         :param committed: receipts of the batches
         """
