@@ -19,7 +19,7 @@ class DeltaLayout(TableLayout):
 
     @property
     def epoch_app(self) -> str:
-        """Application id of the ``txn`` action that stores the fenced epoch; every commit of this sink sets it."""
+        """Application id of the ``txn`` action that stores the epoch of the fence; every commit sets it."""
         return f"{self.ledger}:{self.pipeline}"
 
     @property

@@ -129,7 +129,7 @@ class Database:
     def columns(self, query: str) -> list[DriverColumn]:
         """Return the result columns of a query, as the driver describes them.
 
-        :param query: the query, which is executed, so that it should return no rows
+        :param query: the query, which is executed; a condition that is always false avoids reading rows
         """
         with self._connected() as opened:
             statement = opened.createStatement()
@@ -237,7 +237,7 @@ class Database:
 
 
 def to_exception(info: ErrorInfo) -> SourceError:
-    """Return the exception that carries the error information of a source."""
+    """Return a :class:`SourceError` with the same message, SQLSTATE and classification as an error information."""
     return SourceError(info.message, sqlstate=info.sqlstate, recoverable=info.recoverable, is_outage=info.is_outage)
 
 

@@ -36,7 +36,7 @@ _BY_CODE = {
     -2: "binary", -3: "binary", -4: "binary", 2004: "binary",
     91: "date", 93: "timestamp_ntz", 2014: "timestamp", -155: "timestamp",
 }  # fmt: skip
-"""Spark SQL types by the codes of java.sql.Types, and by -155, SQL Server's code of ``datetimeoffset``."""
+"""Spark SQL types by type code: those of java.sql.Types, and -155, SQL Server's own code of ``datetimeoffset``."""
 
 _UNSIGNED = {"smallint": "int", "int": "bigint", "bigint": "decimal(20,0)"}
 _AS_TEXT = frozenset({"date", "timestamp_ntz", "timestamp"})
@@ -61,7 +61,7 @@ class DriverColumn:
     :param type: the database's name of the type
     :param precision: number of digits
     :param scale: number of digits after the decimal point
-    :param signed: whether the column can have negative values
+    :param signed: whether the type has negative values
     :param nullable: whether the column may be null
     """
 
@@ -80,7 +80,7 @@ class Column:
 
     :param name: name of the column
     :param type: the database's name of the type
-    :param spark: Spark SQL type that the column has in a batch
+    :param spark: Spark SQL type of the column in a batch
     :param nullable: whether the column may be null
     :param text_only: whether values are read as text because no Spark type represents the database's type
     """
@@ -114,9 +114,9 @@ def to_spark_column(column: DriverColumn, *, text_only: bool, zoned: bool) -> Co
     """Return the description of a column as Spark reads it.
 
     :param column: the driver's description
-    :param text_only: whether the column must be read as text, because its JDBC type code is shared by several types
-        of the database
-    :param zoned: whether a column with the code of a timestamp without time zone has in fact a time zone
+    :param text_only: whether the column must be read as text, because several types of the database have its code in
+        ``java.sql.Types``
+    :param zoned: whether a timestamp has a time zone, although its code is that of one without
     """
     spark = "string" if text_only else _BY_CODE.get(column.code)
     if spark == "boolean" and column.precision > 1:

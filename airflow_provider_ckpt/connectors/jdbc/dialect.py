@@ -50,13 +50,14 @@ _IDENTIFIED_TYPES = {
         ]
     ),
 }
-"""Types whose code in java.sql.Types identifies them, by product.
+"""Names of the types that no other type shares its code in java.sql.Types with, by product.
 
-For a product that is not listed, these are all types except :data:`_UNIDENTIFIED_TYPES`.
+Columns of all other types of such a product are read as text. In a product that is not listed, only columns of
+:data:`_UNIDENTIFIED_TYPES` are.
 """
 
 _UNIDENTIFIED_TYPES = {"H2": frozenset({"UUID", "JSON", "GEOMETRY"})}
-"""Types whose code in java.sql.Types does not identify them, since another type has it, too; by product."""
+"""Names of the types that share their code in java.sql.Types with another type, by product; they are read as text."""
 
 _IDENTITY = """
 SELECT (SELECT system_identifier FROM pg_catalog.pg_control_system())::text || '/' || d.oid || '/' || {0}::regclass::oid
@@ -150,7 +151,7 @@ class Dialect:
         return _IDENTITY.format(_text_constant(table)) if self.product == _POSTGRES else None
 
     def guard(self, table: str, identity: str) -> str | None:
-        """Return a statement that fails if a table has been recreated since a batch was planned.
+        """Return a statement that fails if a table was dropped or recreated after a batch was planned.
 
         Return None if the database has no identity of tables.
 
@@ -168,7 +169,7 @@ class Dialect:
 def position_constant(kind: CursorKind, position: int) -> str:
     """Return the SQL constant of the smallest cursor value at or after a position.
 
-    A cursor value is less than the constant exactly if its position is smaller.
+    The position of a cursor value is smaller than the given one if and only if the value is less than the constant.
 
     :param kind: type of the cursor
     :param position: the position
@@ -205,6 +206,6 @@ def split_name(name: str) -> list[str]:
 
 
 def _text_constant(value: str) -> str:
-    """Return a text as an SQL constant that PostgreSQL reads alike for any ``standard_conforming_strings``."""
+    """Return a text as a constant of PostgreSQL (``E'…'``), independent of ``standard_conforming_strings``."""
     escaped = value.replace("\\", "\\\\").replace("'", "''")
     return f"E'{escaped}'"

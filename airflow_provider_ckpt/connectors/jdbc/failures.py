@@ -35,7 +35,7 @@ _NOISE = re.compile(r"^(?:ERROR|FATAL|PANIC): |; SQL statement:$")
 
 @dataclass(frozen=True, slots=True)
 class JavaError:
-    """The parts of a Java exception that determine how it is handled.
+    """The class, SQLSTATE and message of a Java exception.
 
     :param kinds: names of its class and all superclasses, beginning with the class itself
     :param state: SQLSTATE, if the exception is a ``java.sql.SQLException`` that has one
@@ -48,7 +48,10 @@ class JavaError:
 
 
 def java_errors(error: BaseException) -> Iterator[JavaError]:
-    """Yield an exception of Py4J or PySpark and its causes, outermost first; nothing for any other exception."""
+    """Yield the Java exception that a Py4J or PySpark exception carries, then its causes, outermost first.
+
+    Yield nothing for an exception of any other kind.
+    """
     thrown = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     while thrown is not None:
         kinds = tuple(_class_names(thrown))
@@ -101,7 +104,7 @@ def error_info(found: JavaError, operation: str, connection: Connection) -> Erro
 
 
 def _first_line(text: str) -> str:
-    """Return the first line of the database's message, without the severity or suffix that a driver adds."""
+    """Return the first line of a driver's message, without ``ERROR: `` and the like at its start or end."""
     first = next((line.strip() for line in text.splitlines() if line.strip()), text)
     return _NOISE.sub("", first)
 

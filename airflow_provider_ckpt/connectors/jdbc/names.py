@@ -20,6 +20,7 @@ def dataset(section: ConnectorSection, connection: Connection | None) -> tuple[s
 
     :param section: section ``source``
     :param connection: the Airflow connection, whose host is the JDBC URL
+    :return: such as ``postgres://db:5432`` and ``shop.public.orders``
     """
     assert connection is not None
     kind, _, address = _OPTIONS.split((connection.host or "").removeprefix("jdbc:"))[0].partition(":")

@@ -37,7 +37,7 @@ class ReadQuery:
     :param driver: class name of the driver
     :param guard: statement that each session executes first, which fails if the table was recreated; None if the
         database has no such statement
-    :param where: SQL condition for the rows of the batch; by default no row
+    :param where: SQL condition for the rows of the batch; the default is false for every row
     """
 
     query: str
@@ -60,9 +60,9 @@ class ReadQuery:
 
 
 def table_query(table: Table) -> ReadQuery:
-    """Return the description that all batches of a table share, with a condition that is false for every row.
+    """Return the description that all batches of a table share; its query returns no row.
 
-    The caller replaces the condition for each batch.
+    The caller sets ``where`` for each batch.
 
     :param table: the table
     """

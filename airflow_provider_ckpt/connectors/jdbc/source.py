@@ -43,10 +43,10 @@ _WESTERNMOST_SECONDS = 12 * 3600
 
 
 _MAX_FULL_DIGEST = 1_000
-"""Greatest number of rows in a range whose digest covers all positions; for larger ranges it has only a count."""
+"""Greatest number of rows in a range whose digest has sums of positions; that of a larger range has only a count."""
 
 _AGED_BOUND = "stood"
-"""Key in the partition's state of the newest bound for which a planning has waited ``close_wait``."""
+"""Key in the partition's state (:attr:`.Plan.states`) of the newest bound that a planning has used."""
 
 
 class JdbcSource:
@@ -71,11 +71,11 @@ class JdbcSource:
         self._table().refuse_nulls()
 
     def reads(self, output: Output) -> bool:
-        """Return whether a place that the sink writes to is the source's table; see :class:`ReadsOutputs`.
+        """Return whether the sink writes to the source's table; see :class:`ReadsOutputs`.
 
-        The result is False for any place that is not a PostgreSQL table, since the identity of others is not known.
+        The result is False unless both are in PostgreSQL, since the identity of other tables is not known.
 
-        :param output: the place
+        :param output: the table, topic or files to which the sink writes
         """
         if not isinstance(output, WrittenTarget) or output.system != "postgresql":
             return False
@@ -178,9 +178,10 @@ class JdbcSource:
     def _with_closed_bound(self, table: Table, request: PlanRequest) -> Plan:
         """Return a plan without batches that has the bound for new rows, and the state for the next planning.
 
-        A bound that an earlier planning has stored is used if there is something to read below it. Otherwise the newest
-        bound is determined, and used after a pause of ``close_wait``, or at once if the plan only measures the lag. The
-        plan is empty if no range needs a bound, or if no row lies beyond the ranges' starts.
+        The bound of an earlier planning is used again if it is beyond the starts of all ranges. Otherwise the bound is
+        the position after the greatest one now, and is used after a pause of ``close_wait``, or at once if the plan
+        only measures the lag. The plan is empty if no range needs a bound, or no row lies beyond the starts of the
+        ranges.
 
         :param table: the table
         :param request: the request that the plan answers

@@ -33,7 +33,7 @@ def split(table: Table, span: Range, records: int, most: int) -> Split:
 
     :param table: the table
     :param span: the range of positions
-    :param records: number of records in a batch; more if they have the same position
+    :param records: number of records in a batch; it has more or fewer if rows have the same position
     :param most: approximate maximum of records to plan; at least one batch is planned
     :return: the batches; none if the range has no rows
     """
@@ -57,14 +57,14 @@ def split(table: Table, span: Range, records: int, most: int) -> Split:
 
 
 def _groups(table: Table, span: Range, records: int, limit: int) -> list[_Group]:
-    """Return the groups of ``records`` rows into which the first ``limit`` rows of a range are divided, in order.
+    """Divide the first ``limit`` rows of a range into groups of about ``records`` rows, and return them in order.
 
     Values that differ by less than a microsecond have the same position. Groups that share such a position are merged.
 
     :param table: the table
     :param span: the range of positions
     :param records: number of rows in a group
-    :param limit: maximum number of rows in all groups
+    :param limit: maximum number of rows in all groups together
     """
     query = f"""
         SELECT MIN(ckpt_at), MAX(ckpt_at), COUNT(*) FROM (

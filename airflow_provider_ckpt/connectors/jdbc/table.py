@@ -54,7 +54,7 @@ class Table:
         """Return the number of rows in a range that are visible now.
 
         :param span: the range of positions
-        :param most: number at which counting stops; None to count all rows
+        :param most: number at which counting stops, and which is then returned; None to count all rows
         """
         rows = f"FROM {self.sql} WHERE {self.within(span)}"
         if most is not None:
@@ -87,10 +87,10 @@ class Table:
         return found
 
     def after(self, position: int, end: int) -> int | None:
-        """Return the smallest position of a row between two positions; None if there is no such row.
+        """Return the smallest position of a row in a range; None if there is no such row.
 
-        :param position: position after which to search
-        :param end: position before which to search
+        :param position: the position before the range
+        :param end: the position after the range
         """
         query = f"SELECT MIN({self.cursor_sql}) FROM {self.sql} WHERE {self.within(Range(position + 1, end))}"
         found: int | None = self.database.rows(query, [self.kind])[0][0]
@@ -110,7 +110,8 @@ class Table:
     def identity(self) -> str:
         """Return a text that identifies the table, and that changes if the table is recreated under the same name.
 
-        For a database that offers no such identity, the text consists of the product, the catalog and the table's name.
+        In a database other than PostgreSQL it does not change, since it consists of the product, the catalog and the
+        table's name.
         """
         query = self.dialect.identity(self.sql)
         if query is None:

@@ -163,7 +163,7 @@ _ORACLE = """
     send_buf_size source_route ssl_version tns_admin token_auth use_sni wallet_location
 """
 _FORBIDDEN_IN_DESCRIPTOR = frozenset({"argv0", "args", "envs", "ifile"})
-"""Names in an Oracle connect descriptor that run a program or read a file; all others only describe the connection."""
+"""Names in an Oracle connect descriptor (``(ADDRESS=…)``) that may not be used: they run a program or read a file."""
 _ACCEPTED_PARAMETERS: Mapping[str, frozenset[str]] = {
     name: frozenset(words.lower().split()) | {"time zone"}
     for name, words in {
@@ -224,8 +224,8 @@ def _accepted(kind: str, name: str, value: str, *, in_descriptor: bool) -> bool:
     :param kind: kind of the URL: the word after ``jdbc:``, such as ``oracle``
     :param name: name of the parameter, in lower case
     :param value: value of the parameter, in lower case
-    :param in_descriptor: whether the parameter is in the parentheses of an Oracle connect descriptor, and so is not a
-        parameter of the driver
+    :param in_descriptor: whether the parameter is in an Oracle connect descriptor, as in ``(ADDRESS=(HOST=db))``,
+        instead of one of the driver
     """
     if name in _SWITCHES.split() and value in _OFF:
         return True

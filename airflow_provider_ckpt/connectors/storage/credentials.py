@@ -25,7 +25,7 @@ _REFUSED = {
     "wasb": ("managed_identity_client_id", "workload_identity_tenant_id"),
     "adls": ("managed_identity_client_id", "workload_identity_tenant_id"),
 }
-"""Keys of a connection's extra that select another identity than the connection's own, which is not supported."""
+"""Keys of a connection's extra, by its type, that are not supported: they select another identity than its own keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class StoreOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> StoreOptions:
-        """Return options for an object store; values whose names suggest a secret are marked to be hidden in messages.
+        """Return options for an object store; those whose names suggest a secret are hidden in messages.
 
         :param options: options by the names of the client library
         """
@@ -50,7 +50,7 @@ class StoreOptions:
 
     @property
     def place(self) -> Mapping[str, str]:
-        """Those of the options that determine where the store is: its endpoint, and Azure's account."""
+        """Those of the options that tell one store from another: the endpoint, and for Azure the storage account."""
         return {name: value for name, value in self.options.items() if name.endswith("_endpoint") or name == _ACCOUNT}
 
     def with_account(self, host: str, key: str) -> StoreOptions:
@@ -76,7 +76,8 @@ def store_options(connection: Connection | None, scheme: str, key: str) -> Store
     :param connection: the Airflow connection with the store's credentials; None for those of the environment
     :param scheme: kind of store: ``s3``, ``gs`` or ``az``
     :param key: key of the pipeline's declaration that names the connection, for messages
-    :raises ConfigError: if the connection has the wrong type, or a setting that is not supported
+    :raises ConfigError: if the connection has the wrong type, a setting that is not supported or is malformed, or if
+        the environment would add a session token to its access key
     """
     if connection is None:
         return StoreOptions()

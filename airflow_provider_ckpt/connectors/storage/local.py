@@ -134,7 +134,7 @@ class LocalLocation(Location):
             raise io_error(error, f"list {self.path}") from error
 
     def size(self) -> int | None:
-        """Return the size of the file in bytes; None if there is no such file, or if it is a directory."""
+        """Return the size of the file in bytes; None if there is no such file, or it is a directory."""
         try:
             return self.path.stat().st_size if self.path.is_file() else None
         except FileNotFoundError:

@@ -66,7 +66,7 @@ class Location(ABC):
 
     @abstractmethod
     def write(self, data: bytes, *, exclusive: bool = False) -> None:
-        """Write a file as a whole, or leave no file if that fails.
+        """Write a file as a whole and durably; if that fails, there is no part of it.
 
         :param data: content of the file
         :param exclusive: whether to fail if the file exists, instead of replacing it
@@ -98,14 +98,14 @@ class Location(ABC):
 
     @abstractmethod
     def flush(self) -> None:
-        """Flush to the disk a file that a library has written, and its directory's entry; a missing file is ignored."""
+        """Flush to the disk a file that a library has written, and its directory; do nothing if the file is missing."""
 
     @abstractmethod
     def check_writable(self, key: str) -> None:
         """Raise an error if this user cannot create files in this directory, which need not exist yet.
 
-        An object store must also be able to refuse to replace an existing object, since receipts and fences rest on
-        that.
+        An object store must also support conditional requests, which do not replace an existing object, since receipts
+        and fences depend on them.
 
         :param key: key of the pipeline's declaration that names the directory, for the message
         :raises ConfigError: naming the obstacle

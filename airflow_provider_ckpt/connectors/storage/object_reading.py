@@ -1,8 +1,8 @@
 """List the objects below a prefix of an object store, and read ranges of an object unless it has changed.
 
 A store lists keys page by page, one request after the other, and one page may take it a tenth of a second. So if many
-keys below a prefix are known from before, the prefix is listed in parts at the same time, each from one of these keys
-to another.
+keys below a prefix are known from before, they divide the prefix into ranges of keys (parts), which are listed at the
+same time.
 """
 
 from __future__ import annotations
@@ -55,9 +55,7 @@ class StoredObject:
 
 
 def list_objects(directory: ObjectLocation, after: str = "") -> Iterator[StoredObject]:
-    """Yield the objects below a prefix, at any depth.
-
-    They are requested page by page.
+    """Yield the objects below a prefix, at any depth, as the store lists them page by page.
 
     :param directory: the prefix
     :param after: yield only objects whose keys are greater than this one; empty for all

@@ -81,7 +81,7 @@ class ObjectLocation(Location):
     def resolve(self, path: str) -> ObjectLocation:
         """Return the location of a URL in this store, or of a path relative to this prefix.
 
-        :param path: the path, or URL, whose bucket must accept the same credentials
+        :param path: the path or URL; the bucket of a URL must accept the same credentials
         """
         if "://" not in path:
             return self / path
@@ -189,7 +189,7 @@ class ObjectLocation(Location):
             raise self.bucket.error(error, f"read {self}") from None
 
     def swap(self, data: bytes, known: ObjectVersion | None) -> bool:
-        """Replace the object if its version is the known one; return False if the store refuses since it is not.
+        """Replace the object if its version is the known one; return False if the store refuses that.
 
         False does not prove that another process has replaced the object: if the answer to a request is lost, the
         request is repeated, and then refused because it has been carried out. So read the object again, whatever the
