@@ -44,9 +44,9 @@ def forbidden_character(text: str, *, key: bool = False) -> str | None:
 
 
 def non_ascii_clause(text: str) -> str:
-    """Return a clause about the first non-ASCII character of a text, to be appended to an error message.
+    """Return the end of an error message that names the first non-ASCII character of a text; empty if there is none.
 
-    An example is ``; its 'é' is U+00E9 (…)``. The result is empty if the text is ASCII.
+    For example: ``; its 'é' is U+00E9 (LATIN SMALL LETTER E WITH ACUTE)``.
     """
     character = next((character for character in text if not character.isascii()), None)
     return (
@@ -57,9 +57,10 @@ def non_ascii_clause(text: str) -> str:
 
 
 def mixed_alphabet_clause(text: str) -> str:
-    """Return a clause that names the first Cyrillic or Greek letter in a word that also has ASCII letters.
+    """Return the part of a warning that names the first Cyrillic or Greek letter in a word with ASCII letters.
 
-    Such a letter may look like an ASCII letter. The result is empty if there is none.
+    For example: ``'л' is U+043B (CYRILLIC SMALL LETTER EL)``. Such a letter may look like a Latin one. The result is
+    empty if there is none.
     """
     for word in _WORD.findall(text):
         others = [character for character in word if unicodedata.name(character, "").startswith(("CYRILLIC", "GREEK"))]

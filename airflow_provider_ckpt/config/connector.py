@@ -70,7 +70,7 @@ class SinkType:
         the sink two-phase; None, or a function that returns None, if the writer commits each batch
     :param dead_letter_place: function that returns a phrase for the place where the sink stores dead letters, such as
         ``table letters of connection lake``; its arguments are the pipeline and a function that returns the connection
-        of an id. None to name the target
+        of an id. None if the phrase for the target is also right for the dead letters
     :param dead_letter_keys: keys of ``dead_letter_queue`` that apply if the sink stores the dead letters
     :param conformance: module of tests that run the conformance suite of sinks beside the target of a pipeline; the
         environment variable ``AIRFLOW_CKPT_CONFORMANCE_FILE`` holds the path of the pipeline's file. None if there are
@@ -122,8 +122,9 @@ class Connector:
         with the pipeline, both connections, a ``SinkContext`` and the shape of the records
         (:class:`~.raw_copy_protocol.RawCopy`). A function of the sink's section if the class depends on its keys; None
         if rows are always decoded
-    :param dataset: function of section and connection that returns namespace and name of the source or sink by
-        OpenLineage's rules; None for the type and the section's place
+    :param dataset: function that returns namespace and name of the source or sink by OpenLineage's rules; its arguments
+        are the section and the connection. None to derive them from the type, the connection's host and the section's
+        place, such as ``kafka://broker:9092`` and ``orders``
     :param preload: names of modules that the classes import lazily, such as a driver's, which a Spark worker may import
         in advance
     :param preload_before_fork: names of modules that a scheduler may import before it forks its tasks; they must not

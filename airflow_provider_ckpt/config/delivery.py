@@ -31,7 +31,8 @@ class CommitStrategy(Section):
 
     Names that end in ``_ms`` are milliseconds.
 
-    :param manual_commit: whether the numbers of batches decide when to settle; ``False`` settles by timer alone
+    :param manual_commit: whether the numbers of resolved batches decide when to settle; ``False`` settles by timer
+        alone
     :param commit_mode: ``sync`` settles each batch of a lane before the next one is sent; ``async`` does not wait
     :param commit_interval: records per batch; the source chooses if it is ``auto``
     :param commit_interval_ms: with ``manual_commit``, maximum time between two settlements; None for no limit before

@@ -28,7 +28,7 @@ MAX_NODES = 10_000
 """Maximum number of keys and values in a declaration after aliases are expanded."""
 
 PIPELINE_KEYS = "a pipeline needs name, source and sink"
-"""Clause of the error about an empty text: the keys that the declaration of a pipeline needs."""
+"""End of the error message about a YAML text without keys, for the declaration of a pipeline."""
 
 _TAG = "tag:yaml.org,2002:"
 _MAX_NUMBER_LENGTH = 100
@@ -47,7 +47,7 @@ class NotReadableError(Exception):
     """Error of a text that is not valid YAML, or exceeds a limit, so that no data can be read from it.
 
     :ivar line: the line of the error, from 1; None if it is not known
-    :ivar problem: text of the problem; it names no key of the document
+    :ivar problem: description of the error; its path is empty, since no key of the document is known
     """
 
     def __init__(self, line: int | None, text: str) -> None:
@@ -61,7 +61,7 @@ class Document:
 
     :param text: the YAML text
     :param environment: environment variables that values may refer to
-    :param content: clause with the keys that the declaration needs, for the error about an empty text
+    :param content: end of the error message about a text without keys, such as :data:`PIPELINE_KEYS`
     :ivar data: the plain data; a value with a fault is missing or None
     :ivar faults: pairs of a line and the problem in that line, in order
     :raises NotReadableError: if the text is not a single YAML document with a mapping of keys, or is too large
@@ -115,7 +115,7 @@ class _LimitedComposer(Composer):
     _depth = _count = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """Return the next node of the YAML tree; PyYAML calls this method for each node, with the arguments of its own.
+        """Return the next node of the YAML tree; PyYAML calls this method for each node.
 
         :raises NotReadableError: if there are too many nodes, or they are nested too deeply
         """
@@ -153,7 +153,7 @@ def _compose(text: str, content: str) -> yaml.MappingNode:
     A text that libyaml does not accept is parsed again in Python, so that messages are the same with and without it.
 
     :param text: the YAML text
-    :param content: clause with the keys that the declaration needs, for the error about an empty text
+    :param content: end of the error message about a text without keys
     :raises NotReadableError: if the text is not a single YAML mapping, or exceeds a limit
     """
     root = None

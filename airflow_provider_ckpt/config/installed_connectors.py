@@ -172,7 +172,10 @@ def _load(kind: str, path: str) -> Connector:
 
 
 def _origin(kind: str) -> str:
-    """Return a clause that names the distribution of a type; empty if another process has found the type."""
+    """Return the part of an error message that names the distributions of a type, such as `` of my-connector 1.2``.
+
+    It is empty if another process has found the connector, see :func:`use_paths`.
+    """
     return "".join(f" of {name}" for name in _claims().get(kind, {})) if kind not in _known_paths else ""
 
 

@@ -89,7 +89,7 @@ def parse_document(text: str, name: str, content: str = PIPELINE_KEYS) -> Docume
 
     :param text: the YAML text
     :param name: name of the text in error messages
-    :param content: clause with the keys that the declaration needs, for the error about an empty text
+    :param content: end of the error message about a text without keys, such as :data:`PIPELINE_KEYS`
     :raises ConfigError: if the text is not YAML, is too large, or has a fault such as a duplicate key
     """
     if len(text) > MAX_BYTES:

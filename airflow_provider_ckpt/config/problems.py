@@ -165,7 +165,7 @@ def _allowed_texts(detail: ErrorDetails) -> list[str]:
 
 
 def _choices(model: type[BaseModel], path: KeyPath, data: object) -> list[str]:
-    """Return the texts that a key allows as its value; empty if it allows any text.
+    """Return the texts that a key allows as its value; empty if its values are not limited to certain texts.
 
     They come from the key's enum or ``Literal`` type; ``source.type`` and ``sink.type`` allow the installed types.
 
@@ -187,7 +187,9 @@ def _choices_clause(choices: Sequence[str]) -> str:
 
 
 def _needed_clause(path: KeyPath, data: object) -> str:
-    """Return a clause that names the type of source or sink that requires a missing key; empty for other keys.
+    """Return the part of an error message that names the type that requires a missing key of source or sink.
+
+    For example: ``; type: kafka needs it``. It is empty for keys of other sections.
 
     :param path: path of the missing key
     :param data: the invalid data

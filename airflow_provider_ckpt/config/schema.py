@@ -119,9 +119,10 @@ def refuse_without_effect(pipeline: Pipeline) -> None:
 
 
 def column_use(pipeline: Pipeline, reserved: frozenset[str]) -> ColumnUse:
-    """Return the use that a pipeline makes of its source's columns.
+    """Return how a pipeline uses its source's columns: for positions, and in expressions of the transform.
 
-    A Python function counts as using every column. An expression uses each column whose name occurs in it.
+    An expression uses each column whose name occurs in it. A Python function, or an expression such as ``struct(*)``,
+    counts as using every column.
 
     :param pipeline: the pipeline
     :param reserved: names that no column of the target can have, such as those of control columns, in lower case

@@ -41,7 +41,9 @@ def unknown_key_text(model: type[BaseModel], path: KeyPath, data: object) -> str
 
 
 def suggestion(word: str, known: Sequence[str]) -> str:
-    """Return the clause ``did you mean …?`` with the most similar known word, or a clause with all known words.
+    """Return the end of an error message that suggests the most similar known word, or names all known words.
+
+    For example: ``did you mean jitter?`` or, if no word is similar, ``known here: name, source, sink``.
 
     :param word: the misspelt word
     :param known: the known words

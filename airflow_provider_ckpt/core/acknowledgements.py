@@ -30,7 +30,8 @@ class AcknowledgingPartition(PartitionView):
         :param receipt: the sink's receipt
         :param advance: whether to move the checkpoint; False if the caller calls :meth:`advance` after several receipts
         :return: the events for the audit log
-        :raises LedgerStateError: if the receipt's range differs from the batch's; such a receipt must be imported
+        :raises LedgerStateError: if the receipt's range differs from the batch's; the caller passes such a receipt to
+            :func:`.reconcile.import_receipts` instead
         """
         seq = receipt.key.seq
         batch = self.batches.get(seq)

@@ -56,10 +56,10 @@ def apply(pipeline_state: PipelineState, action: Action, *, reason: str) -> list
 
 
 def _change_sink(pipeline_state: PipelineState, action: Action, reason: str) -> list[Event]:
-    """Rewind or read again the ranges that the sink has lost, and hold the batches that the action names.
+    """Rewind partitions, read again ranges that the sink has lost, and hold batches, as an action names them.
 
-    The sink may contain rows of these batches without a receipt. All checks precede the first change, so that a refused
-    action changes nothing.
+    The sink may contain rows of the held batches without a receipt. All checks precede the first change, so that a
+    refused action changes nothing.
 
     :param pipeline_state: the pipeline's partitions, which are changed
     :param action: an action of :data:`SINK_ACTIONS`

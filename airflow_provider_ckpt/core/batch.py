@@ -112,7 +112,7 @@ class Batch:
     :param instruction: whether the next attempt delivers the batch, rejects it or voids it
     :param attempts: number of attempts opened so far, which is also the number of the newest one
     :param failures: failures that lanes reported in this round
-    :param finished: failures that lanes reported in all rounds (``n`` in the formula of the retry delay)
+    :param finished: failures that lanes reported in all rounds, with which the delay of a retry grows
     :param round: 1 in the first submission; incremented when a round's attempts are used up
     :param deaths: number of times that the executor died while the batch ran alone
     :param alone: whether the next attempt must run alone in its wave

@@ -54,7 +54,7 @@ def side_generation(partition: str) -> int:
 class BatchKey:
     """Key of a batch inside its pipeline.
 
-    :param generation: number of the generation, from 1; each rewind begins the next one
+    :param generation: number of the generation of the partition, from 1
     :param partition: the id of the source partition or side partition
     :param seq: number of the batch in its partition and generation, from 0; never reused
     """

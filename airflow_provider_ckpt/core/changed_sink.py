@@ -44,7 +44,7 @@ class UnfinishedAcceptance:
     were found before.
 
     :param differences: kinds of the differences that were found before the sink was fenced
-    :param description: the differences as a clause of an error message
+    :param description: the part of an error message that describes the differences, see :func:`describe_differences`
     :param lost_batches: batches whose rows were gone before the sink was fenced, according to the sink
     """
 
@@ -103,8 +103,8 @@ class SinkState:
     :param missing: batches whose receipts the ledger knows and the sink no longer holds
     :param unreadable: a sentence that names the receipts which are gone or damaged; None if all can be read
     :param lost_batches: batches whose rows the sink knows to be gone, and whose receipts it therefore does not return
-    :param other_target: a clause about the difference between this target and the target to which the pipeline has
-        delivered; None to derive the clause from the two identities
+    :param other_target: the part of an error message about a target that is not the one to which the pipeline has
+        delivered; None to compose it from the two identities
     """
 
     epoch: int
@@ -143,7 +143,9 @@ def differences(known: ExpectedSinkState, found: SinkState) -> list[SinkDifferen
 def describe_differences(
     known: ExpectedSinkState, found: SinkState, found_differences: Iterable[SinkDifference]
 ) -> str:
-    """Return the differences as a clause of an error message, such as ``its fence is at epoch 3 …``.
+    """Return the part of an error message that describes the differences between a sink and the ledger.
+
+    For example: ``its fence is at epoch 3, and this ledger raised it to 5``. Several are separated by ``; ``.
 
     :param known: the state in which the ledger left the sink
     :param found: the state of the sink now

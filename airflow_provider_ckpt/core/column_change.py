@@ -106,7 +106,7 @@ def source_changes(before: Sequence[VersionColumn], after: Sequence[VersionColum
 
 
 def describe(change: Change) -> str:
-    """Return a change as a clause, such as ``column note (text) is new``."""
+    """Return the part of a message that describes a change, such as ``column note (text) is new``."""
     before, after = change.before, change.after
     old = f"column {change.name}" + (f" ({before.type})" if before is not None else "")
     match change.kind:

@@ -36,9 +36,10 @@ class PartitionLag:
 
     @property
     def positions(self) -> int | None:
-        """The lag as a number of positions; None if the source has records, but the checkpoint is still ``start``.
+        """The lag as a number of positions; None if it is unknown; 0 if the source has no record to read.
 
-        A distance from ``start`` would not count anything, because ``start`` is no position of the source.
+        It is unknown while the checkpoint is ``start`` although the source has records. A distance from ``start`` would
+        not count anything, because ``start`` is no position of the source.
         """
         return None if self.distance and self.committed == START else self.distance
 
@@ -53,7 +54,7 @@ def lag_positions(lag: Mapping[str, PartitionLag]) -> dict[str, int | None]:
 
 
 def known_lag(lags: Mapping[str, int | None]) -> int:
-    """Return the sum of the lags of all partitions whose lag is known.
+    """Return the sum of the lags of all partitions whose lag is known; 0 if there is none.
 
     :param lags: number of positions by partition; None if the lag is unknown
     """

@@ -115,7 +115,7 @@ def renew(lease: LeaseState | None, epoch: int, owner: str, *, now: datetime) ->
     :param epoch: the owner's epoch
     :param owner: the owner
     :param now: the current time, UTC
-    :raises StaleEpochError: if another epoch is the newest, another owner holds this one, or the lease was released
+    :raises StaleEpochError: if there is no lease, it has another epoch or another owner, or it was released
     """
     known = refuse_stale_epoch.check_epoch(lease, epoch, owner)
     return replace(known, expires_at=now + known.ttl)

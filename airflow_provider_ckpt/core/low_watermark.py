@@ -22,7 +22,7 @@ The low watermark has passed the range, or the source's retention has deleted it
 def low_watermark(low: int, committed: int, earlier: PartitionSnapshot | None) -> int:
     """Return the new low watermark: the position of the checkpoint one recovery window ago.
 
-    If batches that were planned then still block the checkpoint, the low watermark passes these batches as well,
+    If batches that were already planned at that time still block the checkpoint, the low watermark passes them as well,
     because the window limits what recovery compares; :func:`expiry_events` reports them. The low watermark never moves
     back.
 

@@ -24,7 +24,7 @@ _REFUSED = "each row with a value in it becomes a dead letter"
 
 @dataclass(frozen=True, slots=True)
 class ColumnUse:
-    """Use that a pipeline makes of its source's columns, apart from copying them to the target.
+    """A pipeline's use of its source's columns, apart from copying them to the target.
 
     :param positions: names of the cursor column and the key columns; of their changes, only a wider type is allowed
     :param chosen: whether ``transform.select`` or a Python function determines the columns of the target, so that no
@@ -127,7 +127,7 @@ def _apply(
     :param change: the change
     :param policy: the pipeline's policy of schema changes
     :param use: use that the pipeline makes of the columns
-    :return: the decision about the change as a clause, such as ``it is left out``, and the changes of the target
+    :return: the part of the message that tells the decision, such as ``it is left out``, and the changes of the target
     """
     after, old = change.after, columns.get(change.name)
     if after is None:

@@ -300,7 +300,7 @@ def _is_partly_uncovered(span: Range, covered: Sequence[Range]) -> bool:
 
 
 def not_covered(ranges: Iterable[Range], covered: Iterable[Range]) -> list[Range]:
-    """Return the ranges that other ranges do not contain completely.
+    """Return those of some ranges that other ranges do not contain completely, each as a whole.
 
     :param ranges: the ranges
     :param covered: the other ranges

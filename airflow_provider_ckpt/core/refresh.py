@@ -199,6 +199,8 @@ class ReplaceLimits:
     def refusal_reason(self, staged: int, present: int) -> str | None:
         """Return the reason why a refresh must not be published without approval; None if it may be published.
 
+        For example: ``the refresh has no rows, and the target has 1,200 (sink.replace.allow_empty: false)``.
+
         :param staged: number of rows that the refresh has staged
         :param present: number of rows that the target has now
         """

@@ -21,7 +21,7 @@ def check_epoch(lease: LeaseState | None, epoch: int, owner: str) -> LeaseState:
     :param lease: the lease as the ledger stores it; None if the ledger has no lease of this pipeline
     :param epoch: the owner's epoch
     :param owner: the owner
-    :raises StaleEpochError: if another epoch is the newest, another owner holds this one, or the lease was released
+    :raises StaleEpochError: if there is no lease, it has another epoch or another owner, or it was released
     """
     if lease is None or lease.epoch < epoch:
         known = "none" if lease is None else str(lease.epoch)

@@ -19,8 +19,8 @@ from airflow_provider_ckpt.core.schema_version import ColumnState, SourceColumn,
 class Frozen:
     """Decision that the run must not plan, because a change of the columns is not allowed.
 
-    :param reasons: one clause for each such change, such as ``column note (text) is new, and schema.new_column is
-        freeze``
+    :param reasons: for each such change, the part of an error message that describes it, such as ``column note (text)
+        is new, and schema.new_column is freeze``
     """
 
     reasons: Sequence[str]
@@ -115,7 +115,9 @@ def _admits(policy: SchemaPolicy, column: VersionColumn) -> bool:
 
 
 def _freeze_reasons(change: Change, policy: SchemaPolicy, use: ColumnUse, is_wider: IsWider) -> list[str]:
-    """Return the reasons why the policy does not allow a change of a column, as clauses; empty if it is allowed.
+    """Return the reasons why the policy does not allow a change of a column; empty if it is allowed.
+
+    Each is a part of an error message, such as ``column note (text) was dropped, and schema.dropped_column is freeze``.
 
     :param change: the change
     :param policy: the pipeline's policy of schema changes
@@ -147,7 +149,9 @@ def _freeze_reasons(change: Change, policy: SchemaPolicy, use: ColumnUse, is_wid
 
 
 def _final_reasons(change: Change, use: ColumnUse) -> list[str]:
-    """Return the reasons why a change cannot be applied even if a user accepts it, as clauses; empty if it can.
+    """Return the reasons why a change cannot be applied even if a user accepts it; empty if it can.
+
+    Each is a part of an error message, such as ``column id (integer) was dropped; it is the cursor or part of a key``.
 
     :param change: the change
     :param use: use that the pipeline makes of the columns
@@ -191,7 +195,9 @@ def _keys(change: Change, policy: SchemaPolicy, is_wider: IsWider) -> list[str]:
 def _name_reasons(
     before: Sequence[VersionColumn], now: Sequence[SourceColumn], changes: Sequence[Change], use: ColumnUse
 ) -> list[str]:
-    """Return the reasons why new names of columns cannot be used in the target, as clauses; empty if all can be used.
+    """Return the reasons why new names of columns cannot be used in the target; empty if all can be used.
+
+    Each is a part of an error message, such as ``column note was renamed to text, which the target has already``.
 
     :param before: columns of the current schema version
     :param now: columns of the source

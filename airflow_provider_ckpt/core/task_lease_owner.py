@@ -9,6 +9,8 @@ from __future__ import annotations
 def of_task(dag_id: str, run_id: str, pipeline: str, task: str) -> str:
     """Return the owner name of a task of a DAG run in all its tries, or of a task group, whose tasks share the name.
 
+    For example: ``dag:orders/manual__1/orders/replicate``.
+
     :param dag_id: id of the DAG
     :param run_id: id of the DAG run
     :param pipeline: name of the pipeline

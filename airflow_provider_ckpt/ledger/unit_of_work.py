@@ -141,7 +141,9 @@ class UnitOfWork:
             self._before = after
 
     def write(self, kind: str, detail: Mapping[str, Any]) -> None:
-        """Write the changes, the events that are not routine, and one event that summarises the command.
+        """Write the changes, an event for each unusual transition, and one event that summarises the command.
+
+        The usual transitions of batches (planned, begun, delivered, not attempted) are only counted in the summary.
 
         :param kind: kind of the summary event
         :param detail: detail of the summary event, JSON-ready

@@ -98,7 +98,10 @@ class _Expander:
         return self._without_shared_targets(found)
 
     def _without_shared_targets(self, pipelines: Mapping[str, Pipeline]) -> dict[str, Pipeline]:
-        """Return the pipelines that share their target with no other pipeline; store an error for each of the rest."""
+        """Return the pipelines that share their target with no other pipeline; store an error for each of the others.
+
+    :param pipelines: pipelines by ``schema.table``
+    """
         by_target: dict[tuple[Any, ...], list[str]] = {}
         for label, pipeline in pipelines.items():
             sink = pipeline.sink

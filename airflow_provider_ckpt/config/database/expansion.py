@@ -15,10 +15,11 @@ class Expansion:
     """Pipelines of the tables that a declaration selects, and the tables that have none.
 
     :param pipelines: pipeline of each table that can be replicated, by ``schema.table``, in the order of the catalog
-    :param names: name of the pipeline of each selected table that is not ignored, valid or not, by ``schema.table``
-    :param errors: error of each selected table that cannot be replicated, of each override without a table, by
-        ``schema.table``, and of each pattern of ``include`` that selects nothing, by the pattern; other tables are not
-        affected
+    :param names: name of the pipeline of each selected table that is not ignored, by ``schema.table``; tables with an
+        error are included
+    :param errors: errors that do not affect other tables: by ``schema.table``, those of selected tables that cannot be
+        replicated and of overrides without a table; by the pattern, those of patterns of ``include`` that match no
+        table
     :param matches: tables that each pattern matches, in the order of the declaration
     :param new: tables among ``names`` that appeared after the first run
     :param ignored: tables that appeared after the first run and are left out because of ``new_tables: ignore``

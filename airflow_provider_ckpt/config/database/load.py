@@ -115,7 +115,7 @@ def _section_problems(
 
     :param at: path of the section in the file
     :param given: keys of the section
-    :param merged: keys of the section merged with the defaults, which determine the types of source and sink
+    :param merged: these keys merged with the defaults; they determine the types of source and sink
     :param shared: keys that the section may not give, with the reason
     """
     source, sink = _place_key(SourceSection, merged, "source"), _place_key(SinkSection, merged, "sink")

@@ -47,11 +47,13 @@ def matches(include: Sequence[str], exclude: Sequence[str], labels: Sequence[str
 
 
 def nearest_clause(text: str, labels: Iterable[str]) -> str:
-    """Return the clause ``; did you mean …?`` with the table or schema that is most similar to a text.
+    """Return the end of an error message that names the table most similar to a text; empty if none is similar.
+
+    For example: ``; did you mean public.orders?``. If the text is a pattern, it may name a schema instead, such as
+    ``public.*``.
 
     :param text: a pattern or the name of a table
     :param labels: tables, as ``schema.table``
-    :return: an empty text if none is similar
     """
     known = dict.fromkeys(labels)
     if any(sign in text for sign in "*?["):

@@ -138,7 +138,7 @@ def _partitions_of(action: Action) -> list[str]:
 def _with_target(window: Range, action: Action, partition: str) -> Range:
     """Return the smallest range that contains a window and the positions that an action names in a partition.
 
-    :param window: the window
+    :param window: range of positions that a number line shows
     :param action: the action
     :param partition: id of the partition
     """

@@ -46,7 +46,7 @@ class GarbageCollection:
     :param writing: function that opens a transaction on the ledger
     :param pipeline: name of the pipeline
     :param keep: minimum age of rows that may be deleted
-    :param now: the current time, from which ages are calculated
+    :param now: the current time, from which ages are calculated; ``now - keep`` is the *cutoff*
     :param dry_run: whether to only count the rows, and change nothing
     """
 
@@ -136,7 +136,7 @@ class GarbageCollection:
         return sa.and_(_I.pipeline == self._pipeline, _I.applied_at < self._cutoff)
 
     def _proposals(self) -> sa.ColumnElement[bool]:
-        """Return the SQL condition for the proposals to delete: those that expired before the cutoff.
+        """Return the SQL condition for the proposals to delete: those that expired more than ``keep`` ago.
 
         The events of the actions that were carried out remain in the audit log.
         """
@@ -146,7 +146,7 @@ class GarbageCollection:
     def _superseded(self) -> sa.ColumnElement[bool]:
         """Return the SQL condition for the superseded batches to delete.
 
-        Superseded batches with an attempt that is open, or that ended after the cutoff, are kept.
+        Superseded batches with an attempt that is open, or that ended less than ``keep`` ago, are kept.
         """
         recent = sa.exists().where(
             _A.pipeline == _B.pipeline,
@@ -158,7 +158,10 @@ class GarbageCollection:
         return sa.and_(_B.pipeline == self._pipeline, _B.state == BatchState.SUPERSEDED.value, ~recent)
 
     def _finished_side_partitions(self, connection: Connection) -> list[sa.RowMapping]:
-        """Return the rows of side partitions that ended before the cutoff and whose range recovery no longer checks."""
+        """Return the rows of side partitions that ended more than ``keep`` ago and that recovery no longer needs.
+
+        These are replays of dead letters, and other side partitions whose range the low watermark has passed.
+        """
         rows = connection.execute(sa.select(tables.partition).where(_P.pipeline == self._pipeline)).mappings().all()
         low = {row["partition"]: row["low"] for row in rows if row["side_end"] is None}
         batches = sa.select(_B.partition).where(_B.pipeline == self._pipeline).distinct()
@@ -199,7 +202,7 @@ class GarbageCollection:
         return len(done), False
 
     def _receipts(self, connection: Connection) -> PortionResult:
-        """Delete one portion of the receipts of generations that ended before the cutoff.
+        """Delete one portion of the receipts of generations that ended more than ``keep`` ago.
 
         The totals of these receipts stay in the generation's row.
 
@@ -252,7 +255,7 @@ class GarbageCollection:
     def _snapshots(self, connection: Connection) -> PortionResult:
         """Delete one portion of the snapshots of partitions' positions that are no longer needed.
 
-        Snapshots after the cutoff are kept, as are those that the low watermark needs. Of the kept snapshots that are
+        Snapshots younger than ``keep`` are kept, as are those that the low watermark needs. Of the snapshots that are
         older than a day, only one per hour is kept.
 
         :return: the number of these snapshots, and whether another portion follows
@@ -282,10 +285,10 @@ class GarbageCollection:
         return len(deletable[:_PORTION]), len(deletable) > _PORTION
 
     def _events(self, connection: Connection) -> PortionResult:
-        """Delete one portion of the events before the cutoff, except the newest event and accepted losses of the sink.
+        """Delete one portion of the events older than ``keep``, except the newest and those with accepted losses.
 
-        If the newest event were deleted, SQLite would assign its id again, and readers rely on growing ids. Without the
-        stored losses, an audit would report them as new.
+        If the newest event were deleted, SQLite would assign its id to the next event, which would be overlooked by
+        queries for the events after an id. Without the accepted losses of the sink, an audit would report them as new.
 
         :return: the number of these events, and whether another portion may follow
         """

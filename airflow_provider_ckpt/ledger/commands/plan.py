@@ -143,7 +143,7 @@ def plan(work: UnitOfWork, found: Plan) -> list[Batch]:
 
 
 def _record_planning(work: UnitOfWork) -> None:
-    """Store the time of a planning, and the DAG and task that have planned, unless they are stored already.
+    """Store the time of a planning; if the lease holder is a task, store its DAG and task id as one that has planned.
 
     The DAGs that have planned for a pipeline decide which users may see it and act on it.
     """

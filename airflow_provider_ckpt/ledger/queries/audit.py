@@ -40,7 +40,7 @@ DEAD_LETTERS_ARE_INDEXED = "DeadLettersAreIndexed"
 def audit(connection: Connection, pipeline: str, *, quick: bool) -> dict[str, Any]:
     """Check a pipeline's data in the ledger against the package's invariants, and return the result.
 
-    :param connection: connection on a snapshot
+    :param connection: connection whose transaction reads one snapshot
     :param pipeline: name of the pipeline
     :param quick: whether to leave out the merged receipts, so that the whole history is not read
     :return: JSON-ready dict of the invariants that were checked, the violations (``ok`` is true if there are none), and

@@ -38,7 +38,7 @@ class PipelineProgress:
 def database_progress(connection: Connection, database: str) -> dict[str, PipelineProgress]:
     """Return the progress of all pipelines of a declaration of many tables, by name.
 
-    :param connection: connection on a snapshot
+    :param connection: connection whose transaction reads one snapshot
     :param database: name of the declaration, with which the names of its pipelines begin
     """
     prefix = f"{database}."
@@ -61,7 +61,7 @@ def database_progress(connection: Connection, database: str) -> dict[str, Pipeli
 def _progress(rows: list[Any], *, waiting: bool) -> PipelineProgress:
     """Return the progress of one pipeline.
 
-    :param rows: the rows of its partitions
+    :param rows: the rows of its partitions in the table ``partition``
     :param waiting: whether a stored action waits for a run
     """
     unfinished = waiting or any(_is_unfinished(row) for row in rows)

@@ -25,7 +25,7 @@ _RECEIPTS = 100
 def inspect(connection: Connection, pipeline: str, what: BatchKey | str | None) -> dict[str, Any]:
     """Return details of a batch, of a partition, or of all unresolved batches; JSON-ready.
 
-    :param connection: connection on a snapshot
+    :param connection: connection whose transaction reads one snapshot
     :param pipeline: name of the pipeline
     :param what: key of a batch, id of a partition, or None for all unresolved batches
     :raises ConfigError: if the ledger does not know the pipeline

@@ -42,7 +42,7 @@ def lag_history(
 
     A partition that did not exist yet, or whose checkpoint was still ``start``, is left out of the sums.
 
-    :param connection: connection on a snapshot
+    :param connection: connection whose transaction reads one snapshot
     :param pipelines: names of the pipelines
     :param times: the times, oldest first
     :return: for each pipeline, a point for each time at which it had such a partition
@@ -73,7 +73,7 @@ def _snapshots(
 
     Only partitions that have moved since a time are looked up for it; the others have had their present state since.
 
-    :param connection: connection on a snapshot
+    :param connection: connection whose transaction reads one snapshot
     :param pipelines: names of the pipelines
     :param times: the times, oldest first
     :return: planned end and checkpoint, by pipeline, partition and index of the time

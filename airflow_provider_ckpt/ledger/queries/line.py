@@ -115,7 +115,7 @@ def lines(
 ) -> list[PartitionLine]:
     """Return the number lines of some partitions of a pipeline, ordered by id.
 
-    :param connection: connection on a snapshot
+    :param connection: connection whose transaction reads one snapshot
     :param pipeline: name of the pipeline
     :param partitions: ids of the partitions; None for all
     :param after: only partitions whose id is greater, for the next page; None for all
@@ -171,7 +171,7 @@ def _line(connection: Connection, row: sa.RowMapping, window: Range, buckets: in
 def _default_window(connection: Connection, row: sa.RowMapping) -> Range:
     """Return the range from shortly before the low watermark to the end of the plan or of the known source.
 
-    :param connection: connection on a snapshot
+    :param connection: connection whose transaction reads one snapshot
     :param row: the partition's row
     """
     end = max(position for position in (row["planned_end"], row["bound"], row["committed"]) if position is not None)
@@ -186,7 +186,7 @@ def _default_window(connection: Connection, row: sa.RowMapping) -> Range:
 def _first_end(connection: Connection, row: sa.RowMapping) -> int | None:
     """Return the end of a partition's first range, where the line begins while the low watermark is ``start``.
 
-    :param connection: connection on a snapshot
+    :param connection: connection whose transaction reads one snapshot
     :param row: the partition's row
     :return: the smaller end of the first receipt and the first batch; None if there is neither
     """
@@ -219,7 +219,7 @@ def _has_many_receipts(connection: Connection, row: sa.RowMapping, window: Range
 def _receipts(connection: Connection, row: sa.RowMapping, window: Range, *, exceptions: bool) -> list[RangeReceipt]:
     """Return the range receipts of a partition in a window, in order, at most :data:`MAX_PIECES`.
 
-    :param connection: connection on a snapshot
+    :param connection: connection whose transaction reads one snapshot
     :param row: the partition's row
     :param window: the window
     :param exceptions: whether to return only receipts of batches that were rejected, skipped, or sent without a known
@@ -241,7 +241,7 @@ def _sample(connection: Connection, row: sa.RowMapping, window: Range, width: in
 
     Buckets without a receipt are left out.
 
-    :param connection: connection on a snapshot
+    :param connection: connection whose transaction reads one snapshot
     :param row: the partition's row
     :param window: the window
     :param width: number of positions in a bucket
@@ -288,7 +288,7 @@ def _gaps(
 ) -> list[Range]:
     """Return the ranges in a window before the end of the plan that no batch or receipt covers, at most 100.
 
-    :param connection: connection on a snapshot
+    :param connection: connection whose transaction reads one snapshot
     :param row: the partition's row
     :param window: the window
     :param groups: the groups of all batches of the partition, see :func:`.line_batches.batch_groups`

@@ -81,7 +81,7 @@ def batch_groups(connection: Connection, row: sa.RowMapping, window: Range, widt
     - begin at or after the checkpoint (``beyond``), with the number of their positions
     - follow a gap beyond the checkpoint (``gaps``)
 
-    :param connection: connection on a snapshot
+    :param connection: connection whose transaction reads one snapshot
     :param row: the partition's row
     :param window: the window
     :param width: number of positions in a bucket
@@ -122,7 +122,7 @@ def _is_behind_a_gap(c: Any, committed: int) -> sa.ColumnElement[bool]:
 def grouped_pieces(connection: Connection, row: sa.RowMapping, groups: Sequence[Any]) -> list[BatchPiece]:
     """Return a piece for each group of batches, in order.
 
-    :param connection: connection on a snapshot
+    :param connection: connection whose transaction reads one snapshot
     :param row: the partition's row
     :param groups: the groups inside the window
     """
@@ -138,7 +138,7 @@ def grouped_pieces(connection: Connection, row: sa.RowMapping, groups: Sequence[
 def single_pieces(connection: Connection, row: sa.RowMapping, window: Range) -> list[BatchPiece]:
     """Return a piece for each batch in a window, in order.
 
-    :param connection: connection on a snapshot
+    :param connection: connection whose transaction reads one snapshot
     :param row: the partition's row
     :param window: the window
     """
@@ -171,7 +171,7 @@ def passed_ranges(connection: Connection, row: sa.RowMapping) -> list[Range]:
 
     These are batches that were sent at most once and whose receipt has not arrived.
 
-    :param connection: connection on a snapshot
+    :param connection: connection whose transaction reads one snapshot
     :param row: the partition's row
     """
     query = sa.select(_B.range_start, _B.range_end).where(of_generation(_B, row), _B.range_end <= row["committed"])
@@ -181,7 +181,7 @@ def passed_ranges(connection: Connection, row: sa.RowMapping) -> list[Range]:
 def gaps_between(connection: Connection, row: sa.RowMapping) -> list[Range]:
     """Return the gaps between the batches beyond the checkpoint, at most 100.
 
-    :param connection: connection on a snapshot
+    :param connection: connection whose transaction reads one snapshot
     :param row: the partition's row
     """
     before = sa.func.lag(_B.range_end).over(order_by=_B.range_start).label("before")
@@ -197,7 +197,7 @@ def blocked_line(connection: Connection, row: sa.RowMapping, groups: Sequence[An
 
     The result is for display; ``core/checkpoint.py`` decides where the checkpoint is.
 
-    :param connection: connection on a snapshot
+    :param connection: connection whose transaction reads one snapshot
     :param row: the partition's row
     :param groups: the groups of all batches of the partition
     :return: None if all batches are resolved

@@ -74,7 +74,7 @@ class Marks:
 def marks(connection: Connection, pipeline: str, since: datetime, until: datetime) -> Marks:
     """Return the leases that began, and the actions that users took, in a period.
 
-    :param connection: connection on a snapshot
+    :param connection: connection whose transaction reads one snapshot
     :param pipeline: name of the pipeline
     :param since: start of the period
     :param until: end of the period, exclusive

@@ -23,9 +23,9 @@ _P, _M, _D, _E = tables.partition.c, tables.partition_snapshot.c, tables.dead_le
 def measure(connection: Connection, pipeline: str, after: int | None) -> Measures:
     """Return the values that metrics report for a pipeline as a whole.
 
-    :param connection: connection on a snapshot
+    :param connection: connection whose transaction reads one snapshot
     :param pipeline: name of the pipeline
-    :param after: id of the event after which expired ranges are reported; None to report none
+    :param after: id of an event; :attr:`Measures.expired` has the ranges of later events. None to leave it empty
     """
     parked, oldest = connection.execute(
         sa.select(sa.func.coalesce(sa.func.sum(_D.records), 0), sa.func.min(_D.at)).where(

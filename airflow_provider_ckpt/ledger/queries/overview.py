@@ -122,7 +122,7 @@ class Overview:
 def overview(connection: Connection, pipeline: str | None, now: datetime | None) -> Overview:
     """Return the state of all pipelines, or of one.
 
-    :param connection: connection on a snapshot
+    :param connection: connection whose transaction reads one snapshot
     :param pipeline: name of the pipeline; None for all
     :param now: time from which ages are calculated; None for the database's time
     :return: the state; its list is empty if there is no such pipeline
@@ -184,7 +184,10 @@ def _only(query: sa.Select[Any], column: sa.ColumnElement[str], of_one: bool) ->
 
 
 def _positions(of_one: bool) -> sa.Subquery:
-    """Build a query that sums up the positions of the source partitions of each pipeline."""
+    """Build a query that sums up the positions of the source partitions of each pipeline.
+
+    :param of_one: whether to select only the pipeline that the bound parameter ``name`` names
+    """
     window_start, hour_ago = (sa.bindparam(name, type_=tables.UtcTime()) for name in ("window_start", "hour_ago"))
     end = _end()
     is_comparable = sa.and_(_M.generation == _P.generation, _M.committed > START)
@@ -274,6 +277,8 @@ def _by_state(of_one: bool) -> sa.CTE:
     Its rows have the number of batches, the numbers of those with an error (``failed``) and of those that end beyond
     the checkpoint (``beyond``), and the seqs of the first batch (``first``) and of the first with an error
     (``first_failed``).
+
+    :param of_one: whether to select only the pipeline that the bound parameter ``name`` names
     """
     of_generation = sa.and_(_B.pipeline == _P.pipeline, _B.partition == _P.partition, _B.generation == _P.generation)
     query = (
@@ -333,7 +338,10 @@ def _blockers(by_state: sa.CTE) -> sa.Subquery:
 
 
 def _dead_letters(of_one: bool) -> sa.Subquery:
-    """Build a query that counts the dead letters of each pipeline that are neither replayed nor discarded."""
+    """Build a query that counts the dead letters of each pipeline that are neither replayed nor discarded.
+
+    :param of_one: whether to select only the pipeline that the bound parameter ``name`` names
+    """
     is_replaying = _D.state == DeadLetterState.REPLAYING.value
     query = (
         sa.select(

@@ -178,7 +178,9 @@ class PageQueries(Session):
             return groups, pages.dead_letter_totals(connection, pipeline, chosen)
 
     def proposal_page(self, pipeline: str, *, limit: int = 50) -> list[dict[str, Any]]:
-        """Return the newest proposals of a pipeline, newest first, as rows.
+        """Return the newest proposals of a pipeline, newest first, as dicts by column of the ledger's table.
+
+        The columns with the text of the question are left out.
 
         :param pipeline: name of the pipeline
         :param limit: maximum number of proposals
@@ -187,7 +189,9 @@ class PageQueries(Session):
             return pages.proposals(connection, pipeline, limit=limit)
 
     def stored_action_page(self, pipeline: str, *, ended: int = 20) -> list[dict[str, Any]]:
-        """Return the stored actions that wait for a run, and the newest applied or refused ones, newest first, as rows.
+        """Return the stored actions that wait for a run, and the newest applied or refused ones, newest first.
+
+        Each is a dict by column of the ledger's table.
 
         :param pipeline: name of the pipeline
         :param ended: maximum number of applied or refused actions
@@ -196,9 +200,10 @@ class PageQueries(Session):
             return pages.stored_actions(connection, pipeline, ended=ended)
 
     def partition_rows(self, pipeline: str, *, limit: int = 500) -> tuple[list[dict[str, Any]], int]:
-        """Return rows of a pipeline's partitions, source partitions first, and the number of all partitions.
+        """Return the partitions of a pipeline, source partitions first, and the number of all partitions.
 
-        A row contains the numbers of the partition's batches by state.
+        Each is a dict by column of the ledger's table, with the key ``states`` for the numbers of its batches beyond
+        the checkpoint by state.
 
         :param pipeline: name of the pipeline
         :param limit: maximum number of rows

@@ -64,7 +64,7 @@ def batches(
 ) -> tuple[list[Batch], dict[str, int]]:
     """Return a page of batches of the present generations, by partition and seq, and the number of batches by state.
 
-    :param connection: connection on a snapshot
+    :param connection: connection whose transaction reads one snapshot
     :param pipeline: name of the pipeline
     :param chosen: filter of the batches
     :param after: partition and seq of the last batch of the previous page; None for the first page
@@ -99,7 +99,7 @@ def events(
 
     At most 20,000 events are searched for matching events, so a page may be empty although more events follow.
 
-    :param connection: connection on a snapshot
+    :param connection: connection whose transaction reads one snapshot
     :param pipeline: name of the pipeline
     :param before: only events with a lower id; None for the newest
     :param limit: maximum number of events
@@ -161,7 +161,7 @@ def dead_letters(
 ) -> list[IndexEntry]:
     """Return a page of the dead letter index, ordered by batch, error type and ordinal.
 
-    :param connection: connection on a snapshot
+    :param connection: connection whose transaction reads one snapshot
     :param pipeline: name of the pipeline
     :param chosen: filter of the dead letters
     :param after: generation, partition, seq, error type and ordinal of the last entry of the previous page; None for
@@ -180,7 +180,7 @@ def dead_letter_groups(
 ) -> list[dict[str, Any]]:
     """Return the numbers of dead letters by hour, error type and state, newest hour first.
 
-    :param connection: connection on a snapshot
+    :param connection: connection whose transaction reads one snapshot
     :param pipeline: name of the pipeline
     :param chosen: filter of the dead letters
     :param limit: maximum number of groups
@@ -211,7 +211,7 @@ def dead_letter_groups(
 def dead_letter_totals(connection: Connection, pipeline: str, chosen: DeadLetterFilter) -> dict[str, int]:
     """Return the numbers of dead letters by state.
 
-    :param connection: connection on a snapshot
+    :param connection: connection whose transaction reads one snapshot
     :param pipeline: name of the pipeline
     :param chosen: filter of the dead letters
     """
@@ -220,9 +220,9 @@ def dead_letter_totals(connection: Connection, pipeline: str, chosen: DeadLetter
 
 
 def proposals(connection: Connection, pipeline: str, *, limit: int) -> list[dict[str, Any]]:
-    """Return the newest proposals of a pipeline, newest first, as rows without the text of the question.
+    """Return the newest proposals of a pipeline, newest first, as dicts by column, without the text of the question.
 
-    :param connection: connection on a snapshot
+    :param connection: connection whose transaction reads one snapshot
     :param pipeline: name of the pipeline
     :param limit: maximum number of proposals
     """
@@ -233,9 +233,11 @@ def proposals(connection: Connection, pipeline: str, *, limit: int) -> list[dict
 
 
 def stored_actions(connection: Connection, pipeline: str, *, ended: int) -> list[dict[str, Any]]:
-    """Return the stored actions that wait for a run, and the newest applied or refused ones, newest first, as rows.
+    """Return the stored actions that wait for a run, and the newest applied or refused ones, newest first.
 
-    :param connection: connection on a snapshot
+    Each is a dict by column of the ledger's table.
+
+    :param connection: connection whose transaction reads one snapshot
     :param pipeline: name of the pipeline
     :param ended: maximum number of applied or refused actions
     """
@@ -247,12 +249,12 @@ def stored_actions(connection: Connection, pipeline: str, *, ended: int) -> list
 
 
 def partition_rows(connection: Connection, pipeline: str, *, limit: int) -> tuple[list[dict[str, Any]], int]:
-    """Return rows of a pipeline's partitions, source partitions first, and the number of all partitions.
+    """Return the partitions of a pipeline, source partitions first, and the number of all partitions.
 
-    The key ``states`` of a row holds the number of batches beyond the checkpoint by state, and ``batches_settled`` the
-    number of batches that the checkpoint has passed.
+    Each is a dict by column of the ledger's table. The key ``states`` has the number of batches beyond the checkpoint
+    by state, and ``batches_settled`` the number of batches that the checkpoint has passed.
 
-    :param connection: connection on a snapshot
+    :param connection: connection whose transaction reads one snapshot
     :param pipeline: name of the pipeline
     :param limit: maximum number of rows
     """

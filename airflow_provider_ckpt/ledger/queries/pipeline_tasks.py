@@ -33,7 +33,7 @@ class PlannedPipeline:
 def planned_pipeline(connection: Connection, pipeline: str) -> PlannedPipeline | None:
     """Return a pipeline with the tasks that have planned it; None if the ledger does not know it.
 
-    :param connection: connection on a snapshot
+    :param connection: connection whose transaction reads one snapshot
     :param pipeline: name of the pipeline
     """
     query = sa.select(_P.planned_at, _T.dag_id, _T.task_id).outerjoin(tables.pipeline_task, _T.pipeline == _P.name)
@@ -48,7 +48,7 @@ def tasks_by_pipeline(connection: Connection, pipeline: str | None) -> dict[str,
 
     Pipelines that no task has planned are left out.
 
-    :param connection: connection on a snapshot
+    :param connection: connection whose transaction reads one snapshot
     :param pipeline: name of the only pipeline to look up; None for all
     """
     query = sa.select(_T.pipeline, _T.dag_id, _T.task_id).order_by(_T.pipeline, _T.dag_id, _T.task_id)

@@ -136,7 +136,7 @@ class Queries(Session):
             low watermark
         :param compare: function that compares ranges of a partition with the source, called after the transaction that
             reads the ledger; None to find only ranges without a receipt, without reading the source
-        :raises ConfigError: if the ledger does not know the pipeline, or no run has declared its first start
+        :raises ConfigError: if the ledger does not know the pipeline, or no run has stored its partitions yet
         """
         moment = now or datetime.now(UTC)
         with self._reading() as connection:
@@ -205,7 +205,7 @@ class Queries(Session):
         """Return the values that metrics report for a pipeline as a whole; see ``measures.py``.
 
         :param pipeline: name of the pipeline
-        :param after: id of the event after which expired ranges are reported; None to report none
+        :param after: id of an event; :attr:`Measures.expired` has the ranges of later events. None to leave it empty
         """
         with self._reading() as connection:
             return measures.measure(connection, pipeline, after)

@@ -25,7 +25,7 @@ def of_partition(
 ) -> list[RangeReceipt]:
     """Return the range receipts of one partition and generation, in ascending order of their ranges.
 
-    :param connection: connection on a snapshot
+    :param connection: connection whose transaction reads one snapshot
     :param pipeline: name of the pipeline
     :param partition: id of the partition
     :param generation: the generation
@@ -45,7 +45,7 @@ def of_partition(
 def newest(connection: Connection, pipeline: str, partition: str, generation: int, *, limit: int) -> list[RangeReceipt]:
     """Return the range receipts of one partition and generation that have the highest positions, in ascending order.
 
-    :param connection: connection on a snapshot
+    :param connection: connection whose transaction reads one snapshot
     :param pipeline: name of the pipeline
     :param partition: id of the partition
     :param generation: the generation

@@ -74,7 +74,7 @@ class RefreshProgress:
 def refreshes(connection: Connection, pipeline: str) -> list[RefreshProgress]:
     """Return the progress of a pipeline's refreshes that are not published, by partition, at most 20.
 
-    :param connection: connection on a snapshot
+    :param connection: connection whose transaction reads one snapshot
     :param pipeline: name of the pipeline
     """
     query = sa.select(tables.partition).where(_P.pipeline == pipeline, _P.side_end.is_(None))
@@ -125,7 +125,7 @@ def _progress(
 def _held(connection: Connection, row: sa.RowMapping, publication: Any, events: Sequence[Any]) -> HeldPublication:
     """Return the publishing batch with the reason why it is held: the number of rows, or the error of its last attempt.
 
-    :param connection: connection on a snapshot
+    :param connection: connection whose transaction reads one snapshot
     :param row: the partition's row
     :param publication: row with seq, state and error of the publishing batch
     :param events: events of the pipeline's refreshes, newest first

@@ -62,7 +62,7 @@ def partitions(connection: Connection, pipeline: str) -> dict[str, partition_sto
 def files(connection: Connection, pipeline: str, wanted: Sequence[Range] | None, first: int = 0) -> list[SourceFile]:
     """Return the discovered files of a source, in order of discovery: all files, or those that overlap given ranges.
 
-    :param connection: connection on a snapshot
+    :param connection: connection whose transaction reads one snapshot
     :param pipeline: name of the pipeline
     :param wanted: the ranges; None for all files
     :param first: number of the first file to return, counted from 0
@@ -89,7 +89,7 @@ def files(connection: Connection, pipeline: str, wanted: Sequence[Range] | None,
 def events(connection: Connection, pipeline: str, limit: int) -> list[dict[str, Any]]:
     """Return the newest events of a pipeline's audit log, oldest first, JSON-ready.
 
-    :param connection: connection on a snapshot
+    :param connection: connection whose transaction reads one snapshot
     :param pipeline: name of the pipeline
     :param limit: maximum number of events
     """
@@ -107,7 +107,7 @@ def event_to_json(row: sa.RowMapping) -> dict[str, Any]:
 def events_after(connection: Connection, pipeline: str, after: int, limit: int) -> list[dict[str, Any]]:
     """Return the events of a pipeline's audit log that follow a given event, oldest first, JSON-ready.
 
-    :param connection: connection on a snapshot
+    :param connection: connection whose transaction reads one snapshot
     :param pipeline: name of the pipeline
     :param after: id of the given event
     :param limit: maximum number of events
@@ -138,7 +138,7 @@ def accounts(
 ) -> list[PartitionAccount]:
     """Return the receipts and batches of each partition above its low watermark, as input of :func:`find_missing`.
 
-    :param connection: connection on a snapshot
+    :param connection: connection whose transaction reads one snapshot
     :param pipeline: name of the pipeline
     :param now: time from which ages are calculated
     :param settle_lag: minimum age of positions that are compared with the source
@@ -171,7 +171,7 @@ def status(connection: Connection, ledger_id: str, pipeline: str) -> dict[str, A
     records, the newest receipts, held and waiting batches, dead letters, the newest versions of the source's columns,
     and the newest 20 events.
 
-    :param connection: connection on a snapshot
+    :param connection: connection whose transaction reads one snapshot
     :param ledger_id: id of the ledger
     :param pipeline: name of the pipeline
     :raises ConfigError: if the ledger does not know the pipeline

@@ -39,7 +39,7 @@ def shortened(error: str) -> str:
 def load_failures(connection: Connection, prefix: str) -> dict[str, FailedRun]:
     """Return the failures of the pipelines whose newest run has failed, by name of the pipeline.
 
-    :param connection: connection on a snapshot
+    :param connection: connection whose transaction reads one snapshot
     :param prefix: beginning of the names of the pipelines to look at; empty for all
     """
     query = sa.select(_P.name, _P.failure, _P.failed_since).where(

@@ -159,7 +159,7 @@ def renew_all(connection: Connection, leases: Collection[Lease]) -> Renewal:
 def _renewal(dialect: str) -> sa.Update:
     """Return the statement of :func:`renew_all`, whose result has the columns :data:`_HELD` of each renewed lease.
 
-    PostgreSQL skips locked rows; SQLite has no row locks and ignores that clause.
+    In PostgreSQL it skips locked rows (``SKIP LOCKED``); SQLite has no row locks.
 
     :param dialect: name of the SQL dialect, ``postgresql`` or ``sqlite``
     """

@@ -269,9 +269,11 @@ def _query_rows(pipeline: str, receipts: Sequence[tuple[RangeReceipt, int]]) -> 
 
 @lru_cache
 def _touching_rows(dialect: str) -> sa.Select[Any]:
-    """Build the query for the stored rows that touch or overlap the ranges of the given rows.
+    """Build the query for the rows of the table ``receipt`` that touch or overlap the ranges in its parameter.
 
-    These are, for each range, the nearest row that begins at or before its start, and the rows that begin inside.
+    The parameter is that of :func:`.bulk_sql.given_rows`: ranges, each with the position ``below`` which rows are
+    selected. For each range these are the nearest row that begins at or before its start, and the rows that begin
+    inside or at its end.
 
     :param dialect: name of the SQL dialect, ``postgresql`` or ``sqlite``
     """
@@ -297,9 +299,10 @@ def _touching_rows(dialect: str) -> sa.Select[Any]:
 
 @lru_cache
 def _rows_beginning_in(dialect: str) -> sa.Select[Any]:
-    """Build the query for the stored rows that begin within the intervals of the given rows.
+    """Build the query for the rows of the table ``receipt`` that begin within the intervals in its parameter.
 
-    Each given row has the first and last position of an interval as ``FIRST`` and ``LAST``, both inclusive.
+    The parameter is that of :func:`.bulk_sql.given_rows`: the first and last position of each interval, both inclusive,
+    under the keys :data:`.bulk_sql.FIRST` and :data:`.bulk_sql.LAST`.
 
     :param dialect: name of the SQL dialect, ``postgresql`` or ``sqlite``
     """
