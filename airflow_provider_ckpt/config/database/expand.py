@@ -100,8 +100,8 @@ class _Expander:
     def _without_shared_targets(self, pipelines: Mapping[str, Pipeline]) -> dict[str, Pipeline]:
         """Return the pipelines that share their target with no other pipeline; store an error for each of the others.
 
-    :param pipelines: pipelines by ``schema.table``
-    """
+        :param pipelines: pipelines by ``schema.table``
+        """
         by_target: dict[tuple[Any, ...], list[str]] = {}
         for label, pipeline in pipelines.items():
             sink = pipeline.sink
