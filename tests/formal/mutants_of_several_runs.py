@@ -310,7 +310,7 @@ OF_SEVERAL_RUNS: Sequence[Mutant] = (
         "core/deficit_round_robin.py",
         f"{_ORDER}.pause",
         "self._turns.pop(table, None)",
-        "self._turns.pop(table, None)\nself._credit[table] = 0",
+        "self._turns.pop(table, None), self._credit.update({table: 0})",
         test=f"{_TURNS}::test_a_table_that_pauses_keeps_its_deficit",
     ),
     Mutant(
@@ -427,6 +427,14 @@ OF_SEVERAL_RUNS: Sequence[Mutant] = (
         "summary.merge(self._replicate(turn))",
         "self._replicate(turn)",
         test=f"{_RUNS}::test_a_table_begins_although_those_in_progress_have_much_to_do",
+    ),
+    Mutant(
+        "pauses: batches sent at most once before a pause are not in the summary",
+        "replication/run/summary.py",
+        "RunSummary.merge",
+        "dict(Counter(later.batches_by_state) + Counter({BatchState.SENT.value: unconfirmed}))",
+        "later.batches_by_state",
+        test="tests/unit/replication/run/test_summary.py::test_batches_sent_at_most_once_without_a_receipt_add_up",
     ),
     Mutant(
         "pauses: runs with a Spark of their own pause",
