@@ -81,25 +81,19 @@ class CommitStrategy(Section):
         )
 
 
+_DEFAULT = RetryPolicy()
+
+
 class Retry(Section):
-    """Number and delay of the attempts of a failed batch.
+    """Number and delay of the attempts of a failed batch; the keys are the fields of :class:`RetryPolicy`."""
 
-    :param max_attempts: attempts in a round, including the first one
-    :param initial_delay_ms: delay before the second attempt, in milliseconds
-    :param max_delay_ms: upper bound of the delay, before jitter, in milliseconds
-    :param multiplier: factor from one delay to the next
-    :param jitter: largest relative deviation; 0.1 means ±10 %
-    :param rounds: number of rounds; the first submission of the batches is the first round
-    :param on_exhausted: reaction when all rounds are used up
-    """
-
-    max_attempts: WholeNumber = Field(default=3, ge=1)
-    initial_delay_ms: Milliseconds = Field(default=100, ge=0)
-    max_delay_ms: Milliseconds = Field(default=30_000, ge=0)
-    multiplier: Number = Field(default=2.0, ge=1, le=1000)
-    jitter: Number = Field(default=0.1, ge=0, le=1)
-    rounds: WholeNumber = Field(default=3, ge=1)
-    on_exhausted: OnExhausted = OnExhausted.DLQ
+    max_attempts: WholeNumber = Field(default=_DEFAULT.max_attempts, ge=1)
+    initial_delay_ms: Milliseconds = Field(default=_DEFAULT.initial_delay_ms, ge=0)
+    max_delay_ms: Milliseconds = Field(default=_DEFAULT.max_delay_ms, ge=0)
+    multiplier: Number = Field(default=_DEFAULT.multiplier, ge=1, le=1000)
+    jitter: Number = Field(default=_DEFAULT.jitter, ge=0, le=1)
+    rounds: WholeNumber = Field(default=_DEFAULT.rounds, ge=1)
+    on_exhausted: OnExhausted = _DEFAULT.on_exhausted
 
     @property
     def policy(self) -> RetryPolicy:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import DAG
+from airflow.sdk import DAG, Asset
 
 from airflow_provider_ckpt.config.schedule import DagSection
 from airflow_provider_ckpt.core.errors import ConfigError
@@ -16,27 +17,29 @@ from airflow_provider_ckpt.schedules import schedule_problem
 def dag_of_section(
     section: DagSection,
     name: str,
-    schedule: Any,
     *,
     file: Path,
     doc_md: str,
     default_args: Mapping[str, Any],
     add_tasks: Callable[[], object],
+    schedule: Any = None,
 ) -> DAG:
     """Create the DAG that a section ``dag`` describes.
 
     :param section: the section
     :param name: the DAG's id, unless the section gives one
-    :param schedule: the DAG's schedule
     :param file: path of the file with the section, for the error message
     :param doc_md: the DAG's description in Markdown
     :param default_args: arguments of the DAG's tasks that the section does not give
     :param add_tasks: function that adds the tasks to the DAG that is being created
+    :param schedule: the DAG's schedule; None for the section's cron expression, interval or assets
     :raises ConfigError: if the schedule is invalid
     """
     problem = schedule_problem(section.schedule)
     if problem:
         raise ConfigError(f"{file}: {problem}")
+    if schedule is None:
+        schedule = section.schedule or section.every or [Asset(uri) for uri in section.assets] or None
     with DAG(
         section.dag_id or name,
         schedule=schedule,
@@ -60,3 +63,12 @@ def dag_of_section(
             dag.auto_register = False  # else Airflow would register the incomplete DAG
             raise
     return dag
+
+
+def path_from(dag_file: str, file: Path) -> str:
+    """Return the path of a YAML file relative to the DAG file's folder, which may be another one on the worker.
+
+    :param dag_file: path of the DAG file
+    :param file: path of the YAML file
+    """
+    return os.path.relpath(file, Path(dag_file).parent)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import DAG, Asset
+from airflow.sdk import DAG
 
 from airflow_provider_ckpt.config.schedule import DagSection
-from airflow_provider_ckpt.dag_factories._section import dag_of_section
+from airflow_provider_ckpt.dag_factories._section import dag_of_section, path_from
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
 from airflow_provider_ckpt.operators._database_declaration import load_database_file
 
@@ -66,11 +65,10 @@ def create_database_dag(
     """
     from airflow_provider_ckpt.task_groups.database import CkptDatabaseTaskGroup
 
-    relative = os.path.relpath(file, Path(dag_file).parent)  # the DAG file may be in another folder on the worker
+    relative = path_from(dag_file, file)
     return dag_of_section(
         section,
         database.name,
-        section.schedule or section.every or [Asset(uri) for uri in section.assets] or None,
         file=file,
         doc_md=f"Tables of a database, `{database.name}`, declared in `{file.name}`.",
         default_args=default_args,

@@ -22,7 +22,7 @@ from airflow_provider_ckpt.config.characters import for_message
 from airflow_provider_ckpt.config.outline import declares_many_tables, may_declare, read_outline
 from airflow_provider_ckpt.config.schedule import DagSection, DagShape
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.dag_factories._section import dag_of_section
+from airflow_provider_ckpt.dag_factories._section import dag_of_section, path_from
 from airflow_provider_ckpt.dag_factories.databases import create_database_dag
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
 from airflow_provider_ckpt.operators._database_declaration import load_database_file
@@ -246,19 +246,15 @@ def _create_dag(
             f"{file}: transform.python: task means that a DAG file holds the function; "
             "write that DAG file with @task.ckpt_batch, or name a function that can be imported."
         )
-    shared: dict[str, Any] = {
-        # Relative, since the DAG file may be in another folder on the worker.
-        "pipeline": os.path.relpath(file, Path(dag_file).parent),
-        "ckpt_conn_id": ckpt_conn_id,
-    }
+    shared = {"pipeline": path_from(dag_file, file), "ckpt_conn_id": ckpt_conn_id}
     return dag_of_section(
         section,
         pipeline.name,
-        _schedule(pipeline, section, ckpt_conn_id),
         file=file,
         doc_md=f"Pipeline `{pipeline.name}`, declared in `{file.name}`.",
         default_args=default_args,
         add_tasks=lambda: _add_tasks(section, shared),
+        schedule=_work_schedule(pipeline, section, ckpt_conn_id),
     )
 
 
@@ -286,21 +282,21 @@ def _is_schedule(given: str | timedelta | None) -> bool:
     return not isinstance(given, str) or schedule_problem(given) is None
 
 
-def _schedule(pipeline: Pipeline, section: DagSection, ckpt_conn_id: str) -> Any:
-    """Return the schedule of a pipeline's DAG: a work asset, a cron expression, an interval, assets, or None.
+def _work_schedule(pipeline: Pipeline, section: DagSection, ckpt_conn_id: str) -> Asset | None:
+    """Return the asset that starts a pipeline's DAG when there is work; None if the section does not ask for it.
 
     :param pipeline: the pipeline's declaration
     :param section: section ``dag`` of the pipeline's file
     :param ckpt_conn_id: Airflow connection of the ledger
     """
-    if section.work is not None:
-        from airflow_provider_ckpt.assets.work import work_asset
+    if section.work is None:
+        return None
+    from airflow_provider_ckpt.assets.work import work_asset
 
-        return work_asset(
-            pipeline,
-            at_least=section.work.at_least,
-            longest_wait=section.work.longest_wait,
-            check_every=section.work.check_every,
-            ckpt_conn_id=ckpt_conn_id,
-        )
-    return section.schedule or section.every or [Asset(uri) for uri in section.assets] or None
+    return work_asset(
+        pipeline,
+        at_least=section.work.at_least,
+        longest_wait=section.work.longest_wait,
+        check_every=section.work.check_every,
+        ckpt_conn_id=ckpt_conn_id,
+    )

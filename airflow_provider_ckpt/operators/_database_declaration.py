@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.operators._declaration import cache_key, is_literal, load_literal, parse_or_none
+from airflow_provider_ckpt.operators._declaration import DeclarationFiles, declared_path, is_literal, load_literal
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.database.model import Database
@@ -31,22 +30,25 @@ def load_database(declaration: object, folder: str | Path, user: str) -> Databas
 
     if isinstance(declaration, Mapping):
         return build(declaration, user)
-    if not isinstance(declaration, str | Path) or not str(declaration).strip():
-        raise ConfigError(f"{user}: database is {declaration!r}; give a YAML file's path or a dict.")
-    return load_database_file(Path(folder) / declaration)
+    return load_database_file(declared_path(declaration, folder, f"{user}: database"))
+
+
+def _parse(text: str, name: str) -> Database:
+    from airflow_provider_ckpt.config.database.load import parse
+
+    return parse(text, name)
+
+
+_FILES = DeclarationFiles(_parse, 256)
 
 
 def load_database_file(path: Path) -> Database:
-    """Load the declaration of many tables from a YAML file.
-
-    A file that is unchanged since this process loaded it is not read again.
+    """Load the declaration of many tables from a YAML file; see :class:`DeclarationFiles`.
 
     :param path: path of the file
     :raises ConfigError: if the file cannot be read or is invalid
     """
-    from airflow_provider_ckpt.config.database.load import load
-
-    return _load_cached(*cache_key(path)) or load(path)
+    return _FILES.load(path)
 
 
 def validate_database(declaration: object, folder: str | Path, user: str) -> None:
@@ -61,7 +63,7 @@ def validate_database(declaration: object, folder: str | Path, user: str) -> Non
     :raises ConfigError: if the declaration is invalid
     """
     if is_literal(declaration):
-        load_literal(declaration, folder, _load_cached, lambda: load_database(declaration, folder, user))
+        load_literal(declaration, folder, _FILES, lambda: load_database(declaration, folder, user))
 
 
 def displayed_database(declaration: object, folder: str | Path) -> dict[str, Any] | None:
@@ -86,22 +88,8 @@ def displayed_database(declaration: object, folder: str | Path) -> dict[str, Any
 
             path = Path(folder) / str(declaration)
             text = read_text(path)
-            database = _load_cached(*cache_key(path))
+            database = _FILES.load_if_set(path)
     except ConfigError:
         return None
     settings = None if database is None else database.settings.model_dump(mode="json")
     return {"digest": hashlib.sha256(text.encode()).hexdigest(), "database": settings}
-
-
-@lru_cache(maxsize=256)
-def _load_cached(path: Path, _mtime: int, _size: int) -> Database | None:
-    """Return the declaration in a file, or None if environment variables that the file names are not set here.
-
-    :param path: path of the file
-    :param _mtime: modification time of the file (ns); part of the cache key only
-    :param _size: size of the file in bytes; part of the cache key only
-    :raises ConfigError: if the file is invalid
-    """
-    from airflow_provider_ckpt.config.database.load import parse
-
-    return parse_or_none(path, parse)

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.config.variables import unset_variables
@@ -43,25 +43,97 @@ def load_pipeline(declaration: object, folder: str | Path, user: str) -> Pipelin
         return declaration
     if isinstance(declaration, Mapping):
         return build(declaration, user)
-    if not isinstance(declaration, str | Path):
-        raise ConfigError(f"{user}: pipeline is {declaration!r}; give a YAML file's path or a dict.")
-    if not str(declaration).strip():
-        raise ConfigError(f"{user}: pipeline is empty; give a YAML file's path or a dict.")
+    path = declared_path(declaration, folder, f"{user}: pipeline")
     _refuse_mapped_argument(declaration, user)
-    return load(Path(folder) / declaration)
+    return load(path)
+
+
+def declared_path(declaration: object, folder: str | Path, argument: str) -> Path:
+    """Return the path of the YAML file that a DAG passes as a declaration.
+
+    :param declaration: the declaration as a DAG passes it, with templates rendered
+    :param folder: folder from which a relative path starts
+    :param argument: description of the argument, for the error message, such as ``task orders: pipeline``
+    :raises ConfigError: if the declaration is neither a path nor a dict
+    """
+    if not isinstance(declaration, str | Path):
+        raise ConfigError(f"{argument} is {declaration!r}; give a YAML file's path or a dict.")
+    if not str(declaration).strip():
+        raise ConfigError(f"{argument} is empty; give a YAML file's path or a dict.")
+    return Path(folder) / declaration
+
+
+class DeclarationFiles(Generic[T]):
+    """Declarations of one kind in YAML files; a file that is unchanged since this process loaded it is not read again.
+
+    :param parse: function that parses the text of a file, given the text and the path
+    :param most: largest number of files whose declarations are kept
+    """
+
+    def __init__(self, parse: Callable[[str, str], T], most: int) -> None:
+        self._parse = parse
+        self._load_version = lru_cache(maxsize=most)(self._load_if_set)
+
+    def load(self, path: Path) -> T:
+        """Load the declaration in a file.
+
+        :param path: path of the file
+        :raises ConfigError: if the file cannot be read or is invalid
+        """
+        from airflow_provider_ckpt.config.load import read_text
+
+        found = self.load_if_set(path)
+        return self._parse(read_text(path), str(path)) if found is None else found
+
+    def load_if_set(self, path: Path) -> T | None:
+        """Load the declaration in a file; return None if environment variables that the file names are not set here.
+
+        :param path: path of the file
+        :raises ConfigError: if the file cannot be read or is invalid
+        """
+        try:
+            found = path.stat()
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "no file can have this name"
+            raise ConfigError(
+                f"{path}: cannot be read: {reason}", hint="A path is relative to the DAG file's folder."
+            ) from error
+        return self._load_version(path, found.st_mtime_ns, found.st_size)
+
+    def _load_if_set(self, path: Path, _mtime: int, _size: int) -> T | None:
+        """Load the declaration in a file; see :meth:`load_if_set`.
+
+        :param path: path of the file
+        :param _mtime: modification time of the file (ns); part of the cache key only
+        :param _size: size of the file in bytes; part of the cache key only
+        """
+        from airflow_provider_ckpt.config.load import read_text
+
+        text = read_text(path)
+        try:
+            return self._parse(text, str(path))
+        except ConfigError:
+            if unset_variables(text, os.environ):
+                return None
+            raise
+
+
+def _parse(text: str, name: str) -> Pipeline:
+    from airflow_provider_ckpt.config.load import parse
+
+    return parse(text, name)
+
+
+_FILES = DeclarationFiles(_parse, 4096)
 
 
 def load_file(path: Path) -> Pipeline:
-    """Load the pipeline that a YAML file declares.
-
-    A file that is unchanged since this process loaded it is not read again.
+    """Load the pipeline that a YAML file declares; see :class:`DeclarationFiles`.
 
     :param path: path of the file
     :raises ConfigError: if the file cannot be read or is invalid
     """
-    from airflow_provider_ckpt.config.load import load
-
-    return _load_cached(*cache_key(path)) or load(path)
+    return _FILES.load(path)
 
 
 def find_declared(folder: Path, name: str) -> Pipeline | None:
@@ -93,25 +165,22 @@ def validate(declaration: object, folder: str | Path, user: str) -> None:
     if not is_literal(declaration):
         _refuse_mapped_argument(declaration, user)
     else:
-        load_literal(declaration, folder, _load_cached, lambda: load_pipeline(declaration, folder, user))
+        load_literal(declaration, folder, _FILES, lambda: load_pipeline(declaration, folder, user))
 
 
 def load_literal(
-    declaration: object,
-    folder: str | Path,
-    load_cached: Callable[[Path, int, int], object],
-    load_other: Callable[[], object],
+    declaration: object, folder: str | Path, files: DeclarationFiles[T], load_other: Callable[[], object]
 ) -> None:
     """Load a declaration that is known when the DAG file is parsed, only to raise the error of an invalid one.
 
     :param declaration: the declaration as a DAG passes it
     :param folder: folder from which a relative path starts
-    :param load_cached: function that loads a file, given the result of :func:`cache_key`
+    :param files: files with declarations of this kind
     :param load_other: function that loads a declaration that is not the path of a file
     :raises ConfigError: if the declaration is invalid
     """
     if isinstance(declaration, str | Path) and str(declaration).strip():
-        load_cached(*cache_key(Path(folder) / declaration))
+        files.load_if_set(Path(folder) / declaration)
     else:
         load_other()
 
@@ -132,7 +201,7 @@ def displayed_declaration(declaration: object, folder: str | Path, user: str) ->
         return None
     try:
         if isinstance(declaration, str | Path):
-            pipeline = _load_cached(*cache_key(Path(folder) / declaration))
+            pipeline = _FILES.load_if_set(Path(folder) / declaration)
         else:
             pipeline = load_pipeline(declaration, folder, user)
     except ConfigError:
@@ -199,50 +268,3 @@ def _document_without_conf(pipeline: Pipeline) -> dict[str, Any]:
     document = pipeline.document()
     document["run"]["conf"] = dict.fromkeys(pipeline.run.conf, "***")
     return document
-
-
-def cache_key(path: Path) -> tuple[Path, int, int]:
-    """Return the path, the modification time (ns) and the size of a file, under which its content is cached.
-
-    :raises ConfigError: if the file cannot be read
-    """
-    try:
-        found = path.stat()
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "no file can have this name"
-        raise ConfigError(
-            f"{path}: cannot be read: {reason}", hint="A path is relative to the DAG file's folder."
-        ) from error
-    return path, found.st_mtime_ns, found.st_size
-
-
-@lru_cache(maxsize=4096)
-def _load_cached(path: Path, _mtime: int, _size: int) -> Pipeline | None:
-    """Return the pipeline that a file declares, or None if environment variables that the file names are not set here.
-
-    :param path: path of the file
-    :param _mtime: modification time of the file (ns); part of the cache key only
-    :param _size: size of the file in bytes; part of the cache key only
-    :raises ConfigError: if the file is invalid
-    """
-    from airflow_provider_ckpt.config.load import parse
-
-    return parse_or_none(path, parse)
-
-
-def parse_or_none(path: Path, parse: Callable[[str, str], T]) -> T | None:
-    """Parse a file's declaration; return None if environment variables that the file names are not set here.
-
-    :param path: path of the file
-    :param parse: function that parses the text of a file, given the text and the path
-    :raises ConfigError: if the file cannot be read or is invalid
-    """
-    from airflow_provider_ckpt.config.load import read_text
-
-    text = read_text(path)
-    try:
-        return parse(text, str(path))
-    except ConfigError:
-        if unset_variables(text, os.environ):
-            return None
-        raise

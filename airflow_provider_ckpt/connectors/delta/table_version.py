@@ -44,12 +44,12 @@ class DeltaVersion(ReplaceableVersion, AlterableVersion):
 
         Unlike other entries of the log, such an action is kept when the log is cleaned up.
         """
-        return self.table.transaction_version(self.layout.receipts_app) if self.table is not None else None
+        return self._stored_number(self.layout.receipts_app)
 
     @cached_property
     def committed_epoch(self) -> int:
         """Epoch of the fence as stored in the table's log, without the fence files; 0 if there is none."""
-        return (self.table.transaction_version(self.layout.epoch_app) or 0) if self.table is not None else 0
+        return self._stored_number(self.layout.epoch_app) or 0
 
     @cached_property
     def epoch(self) -> int:
@@ -182,6 +182,13 @@ class DeltaVersion(ReplaceableVersion, AlterableVersion):
         :raises SinkError: if a file without statistics is missing
         """
         return delta_table.counted_rows(self.table, self.layout.table) if self.table is not None else 0
+
+    def _stored_number(self, application: str) -> int | None:
+        """Return the number that the newest ``txn`` action of an application has stored in the log; None without one.
+
+        :param application: id of the application
+        """
+        return None if self.table is None else self.table.transaction_version(application)
 
     def _commit(
         self, added: Sequence[StagedBatch], epoch: int, head: int, note: Mapping[str, Any], *, replacing: bool

@@ -8,14 +8,13 @@ epoch can claim meanwhile.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import BinaryIO
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.connection import Connection
-from airflow_provider_ckpt.connectors.documents_beside_target import DocumentsBesideTarget
 from airflow_provider_ckpt.connectors.files.fence import fence, newest_epoch
 from airflow_provider_ckpt.connectors.files.foreign_files import refuse_foreign_files
-from airflow_provider_ckpt.connectors.files.formats import count_rows, refuse_types
-from airflow_provider_ckpt.connectors.files.layout import DATA_PREFIX, FilesLayout
+from airflow_provider_ckpt.connectors.files.layout import FilesLayout
 from airflow_provider_ckpt.connectors.files.missing_files import describe_missing_files
 from airflow_provider_ckpt.connectors.files.receipts import ClaimedReceipt, FilesReceipts
 from airflow_provider_ckpt.connectors.files.restored_target import (
@@ -24,15 +23,14 @@ from airflow_provider_ckpt.connectors.files.restored_target import (
     receipts_without_file,
 )
 from airflow_provider_ckpt.connectors.files.staging import roll_forward, sweep
-from airflow_provider_ckpt.connectors.outputs import Output, WrittenFiles
+from airflow_provider_ckpt.connectors.files.visible_files_sink import VisibleFilesSink
 from airflow_provider_ckpt.connectors.sink_protocol import Claims, SinkContext
-from airflow_provider_ckpt.connectors.storage.filesystem import io_error
 from airflow_provider_ckpt.connectors.storage.local import LocalLocation
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
 
 
-class FilesSink(DocumentsBesideTarget):
+class FilesSink(VisibleFilesSink):
     """Control side of a files sink in a directory of a local or mounted file system; see :class:`Sink`.
 
     :param pipeline: ``sink.path`` names the directory, which is created if it does not exist
@@ -40,12 +38,9 @@ class FilesSink(DocumentsBesideTarget):
     :param context: ids of the ledger and the pipeline, and the epoch of the run
     """
 
-    exactly_once = True
-
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
         self._target = FilesLayout.of(pipeline, connection, context)
-        super().__init__(self._target)
-        self._dead_letters_in_sink = pipeline.dead_letter_queue.in_sink
+        super().__init__(pipeline, self._target, LocalLocation(self._target.directory))
         self._receipts = FilesReceipts(self._target)
 
     @property
@@ -63,25 +58,6 @@ class FilesSink(DocumentsBesideTarget):
             folder.check_writable("sink.path")
         names = [entry.name for entry in directory.iterdir()] if directory.is_dir() else []
         refuse_foreign_files(names, self._target.format, place=directory)
-
-    def create_bookkeeping(self) -> None:
-        """Do nothing: the first fence creates the bookkeeping directory; see :meth:`Sink.create_bookkeeping`."""
-
-    def outputs(self) -> Sequence[Output]:
-        """Return descriptions of the visible files and of the dead letter files; see :class:`NamesOutputs`."""
-        target = self._target
-        rows = WrittenFiles("sink.path", LocalLocation(target.directory), DATA_PREFIX, f".{target.format}")
-        return (
-            [rows, target.dead_letters.output("dead_letter_queue.sink: same")] if self._dead_letters_in_sink else [rows]
-        )
-
-    def check_columns(self, columns: Sequence[tuple[str, str]]) -> None:
-        """Raise an error if the format does not support a column's type; see :meth:`Sink.check_columns`.
-
-        :param columns: name and Spark SQL type of each column
-        :raises ConfigError: naming the columns
-        """
-        refuse_types(columns, self._target.format)
 
     def claims(self) -> Claims:
         """Return this ledger's fence, all ledgers with a fence for the pipeline, the directory's id, and lost batches.
@@ -132,26 +108,8 @@ class FilesSink(DocumentsBesideTarget):
         lost = {entry.receipt.key for entry in receipts_without_file(self._target, found.values())}
         return [key for key in keys if key not in found or key in lost]
 
-    def target_rows(self, *, exact: bool = False) -> int | None:
-        """Return the number of rows in all visible files, including those of other pipelines in the directory.
-
-        :param exact: whether to read every file; if False, the result is None
-        :return: None, too, if ``sink.files_may_go`` is set, since readers may have removed files
-        """
-        if not exact or self._target.files_may_go:
-            return None
-        directory, form = self._target.directory, self._target.format
-        try:
-            rows = 0
-            for path in directory.glob(f"{DATA_PREFIX}*.{form}"):
-                with path.open("rb") as file:
-                    rows += count_rows(file, form)
-            return rows
-        except OSError as error:
-            raise io_error(error, f"count the rows in {directory}") from error
-
-    def close(self) -> None:
-        """Do nothing: no file is held open."""
+    def _open_file(self, name: str) -> BinaryIO:
+        return (self._target.directory / name).open("rb")
 
     def _receipts_without_file(self) -> Sequence[ClaimedReceipt]:
         """Return the receipts whose files are gone, out of the newest receipts (:meth:`FilesReceipts.newest`)."""

@@ -28,9 +28,9 @@ from airflow_provider_ckpt.connectors.source_plan import (
     PlannedBatch,
     PlanRequest,
     SourceFile,
-    Start,
 )
 from airflow_provider_ckpt.connectors.table_split import AUTO_RECORDS, batch_records
+from airflow_provider_ckpt.connectors.whole_table_source import WholeTableSource
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, SourceError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.refresh import RefreshExtent
@@ -38,7 +38,6 @@ from airflow_provider_ckpt.core.wave_messages import BatchTask
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
-    from airflow_provider_ckpt.connectors.record_positions import PositionDigest
 
 _SETTINGS = {"default_transaction_read_only": "on"}
 _SNAPSHOT_SETTINGS = {**_SETTINGS, "idle_in_transaction_session_timeout": "0", "statement_timeout": "0"}
@@ -61,7 +60,7 @@ _GUESSED_ROWS_A_PAGE = 50
 """Number of rows that each page of a table is taken to have if the table was never analysed."""
 
 
-class PostgresFullSource(SourceSession):
+class PostgresFullSource(WholeTableSource, SourceSession):
     """Source that reads a whole PostgreSQL table in each run.
 
     See :class:`~airflow_provider_ckpt.connectors.source_protocol.RefreshedSource`.
@@ -94,10 +93,6 @@ class PostgresFullSource(SourceSession):
                 pipeline=self._pipeline,
                 hint="Name a table without partitions, or give source.cursor and leave source.mode out.",
             )
-
-    def start(self, partition: str, start_from: str | int) -> Start:  # noqa: ARG002 - a refresh reads all rows
-        """Return the first page, 0, for any ``start_from``; see :meth:`Source.start`."""
-        return Start(0)
 
     def begin_refresh(self, partition: str) -> RefreshExtent:  # noqa: ARG002 - the table is the only partition
         """Export a snapshot, and return it with the number of the table's pages; see :class:`RefreshedSource`.
@@ -154,18 +149,6 @@ class PostgresFullSource(SourceSession):
                 batches.append(PlannedBatch(todo.partition, span, max(int((span.end - span.start) * rows), 1)))
                 left -= batches[-1].records or 1
         return Plan(batches)
-
-    def may_have_late_records(self) -> bool:
-        """Return False: the snapshot of a refresh never changes."""
-        return False
-
-    def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[PositionDigest] | None:  # noqa: ARG002
-        """Return None, since no row can appear in a snapshot; see :meth:`Source.digests`."""
-        return None
-
-    def positions(self, partition: str, span: Range) -> Sequence[int]:  # noqa: ARG002
-        """Raise an error, since :meth:`digests` returns no digests to compare with; see :meth:`Source.positions`."""
-        raise SourceError("a refresh has no positions to compare", pipeline=self._pipeline, position=span.start)
 
     def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:  # noqa: ARG002
         """Return the same tasks with the snapshot's id and the table's oid added to ``detail``.

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from airflow_provider_ckpt.connectors.connection import Connection
-from airflow_provider_ckpt.connectors.source_plan import Plan, PlannedBatch, PlanRequest, SourceFile, Start
+from airflow_provider_ckpt.connectors.source_plan import Plan, PlannedBatch, PlanRequest, SourceFile
 from airflow_provider_ckpt.connectors.sql.source_session import SqlSourceSession
 from airflow_provider_ckpt.connectors.sql.source_table import WholeTable, look_up_whole
-from airflow_provider_ckpt.core.errors import ConfigError, SourceError
+from airflow_provider_ckpt.connectors.whole_table_source import WholeTableSource
+from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.refresh import RefreshExtent
 
@@ -22,14 +23,13 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from airflow_provider_ckpt.config.pipeline import Pipeline
-    from airflow_provider_ckpt.connectors.record_positions import PositionDigest
     from airflow_provider_ckpt.core.wave_messages import BatchTask
 
 MAX_ROWS = 1_000_000
 """Greatest number of rows of a table that is read as a whole, since one lane holds all of them in memory."""
 
 
-class SqlFullSource(SqlSourceSession[WholeTable]):
+class SqlFullSource(WholeTableSource, SqlSourceSession[WholeTable]):
     """Source that reads a whole table in each run.
 
     See :class:`~airflow_provider_ckpt.connectors.source_protocol.RefreshedSource`.
@@ -46,10 +46,6 @@ class SqlFullSource(SqlSourceSession[WholeTable]):
         """Raise ConfigError if the table or its columns are unsuitable; see :meth:`Source.check`."""
         with self._database.session(f"checking {self._section.table}") as connection:
             self._table(connection)
-
-    def start(self, partition: str, start_from: str | int) -> Start:  # noqa: ARG002 - a refresh reads all rows
-        """Return position 0."""
-        return Start(0)
 
     def begin_refresh(self, partition: str) -> RefreshExtent:  # noqa: ARG002 - the table is the only partition
         """Return the extent of a new refresh, one position; see :class:`RefreshedSource`.
@@ -80,18 +76,6 @@ class SqlFullSource(SqlSourceSession[WholeTable]):
         with self._database.session(f"counting the rows of {self._section.table}") as connection:
             records = self._table(connection).count_up_to(connection, MAX_ROWS)
         return Plan([PlannedBatch(partition, span, max(records, 1)) for partition, span in todo])
-
-    def may_have_late_records(self) -> bool:
-        """Return False: each refresh reads all rows."""
-        return False
-
-    def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[PositionDigest] | None:  # noqa: ARG002
-        """Return None: there are no positions to compare."""
-        return None
-
-    def positions(self, partition: str, span: Range) -> Sequence[int]:  # noqa: ARG002
-        """Raise an error, since :meth:`digests` returns no digests."""
-        raise SourceError("a refresh has no positions to compare", pipeline=self._pipeline, position=span.start)
 
     def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:  # noqa: ARG002
         """Return the tasks as they are: a reader needs the table alone."""

@@ -7,16 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.connection import Connection
-from airflow_provider_ckpt.connectors.documents_beside_target import DocumentsBesideTarget
 from airflow_provider_ckpt.connectors.files.foreign_files import refuse_foreign_files
-from airflow_provider_ckpt.connectors.files.formats import count_rows, refuse_types
-from airflow_provider_ckpt.connectors.files.layout import DATA_PREFIX
 from airflow_provider_ckpt.connectors.files.missing_files import describe_missing_files
 from airflow_provider_ckpt.connectors.files.object_store.fence import fence
 from airflow_provider_ckpt.connectors.files.object_store.layout import ObjectLayout
 from airflow_provider_ckpt.connectors.files.object_store.publication import find_missing_files, roll_forward, sweep
 from airflow_provider_ckpt.connectors.files.object_store.version import ObjectFilesVersion
-from airflow_provider_ckpt.connectors.outputs import Output, WrittenFiles
+from airflow_provider_ckpt.connectors.files.visible_files_sink import VisibleFilesSink
 from airflow_provider_ckpt.connectors.sink_protocol import Claims, SinkContext
 from airflow_provider_ckpt.connectors.two_phase.commit_retries import CommitRetries
 from airflow_provider_ckpt.connectors.two_phase.receipt_nodes import CommittedReceipt
@@ -30,7 +27,7 @@ from airflow_provider_ckpt.core.errors import ReceiptsUnreadableError
 from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
 
 
-class ObjectFilesSink(DocumentsBesideTarget):
+class ObjectFilesSink(VisibleFilesSink):
     """Control side of a files sink below a prefix of an object store; see :class:`Sink`.
 
     :param pipeline: ``sink.path`` is the prefix's URL
@@ -38,13 +35,10 @@ class ObjectFilesSink(DocumentsBesideTarget):
     :param context: ids of the ledger and the pipeline, and the epoch of the run
     """
 
-    exactly_once = True
-
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
         self._pipeline = pipeline
         self._layout = ObjectLayout.of(pipeline, connection, context)
-        super().__init__(self._layout)
-        self._dead_letters_in_sink = pipeline.dead_letter_queue.in_sink
+        super().__init__(pipeline, self._layout, self._layout.prefix)
         self._receipts = ReceiptChain(self._layout)
         self._reported_loss = False
 
@@ -74,25 +68,6 @@ class ObjectFilesSink(DocumentsBesideTarget):
             return [entry.file for entry in self._receipts.newest(version.head) if entry.file is not None]
         except ReceiptsUnreadableError:
             return []  # claims() reports unreadable receipts
-
-    def create_bookkeeping(self) -> None:
-        """Do nothing: the first fence creates the bookkeeping objects; see :meth:`Sink.create_bookkeeping`."""
-
-    def outputs(self) -> Sequence[Output]:
-        """Return descriptions of the visible objects and of the dead letter objects; see :class:`NamesOutputs`."""
-        layout = self._layout
-        rows = WrittenFiles("sink.path", layout.prefix, DATA_PREFIX, f".{layout.format}")
-        return (
-            [rows, layout.dead_letters.output("dead_letter_queue.sink: same")] if self._dead_letters_in_sink else [rows]
-        )
-
-    def check_columns(self, columns: Sequence[tuple[str, str]]) -> None:
-        """Raise an error if the format does not support a column's type; see :meth:`Sink.check_columns`.
-
-        :param columns: name and Spark SQL type of each column
-        :raises ConfigError: naming the columns
-        """
-        refuse_types(columns, self._layout.format)
 
     def claims(self) -> Claims:
         """Return this ledger's fence, all ledgers with a fence for the pipeline, the target's id, and evidence of loss.
@@ -141,20 +116,8 @@ class ObjectFilesSink(DocumentsBesideTarget):
             missing |= {entry.receipt.key for entry in find_missing_files(self._layout, found)}
         return [key for key in keys if key in missing]
 
-    def target_rows(self, *, exact: bool = False) -> int | None:
-        """Return the number of rows in all visible objects, including those of other pipelines below the prefix.
-
-        :param exact: whether to read every object; if False, the result is None
-        :return: None, too, if ``sink.files_may_go`` is set, since readers may have removed objects
-        """
-        if not exact or self._layout.files_may_go:
-            return None
-        prefix, form = self._layout.prefix, self._layout.format
-        names = [name for name in prefix.names() if name.startswith(DATA_PREFIX) and name.endswith(f".{form}")]
-        return sum(count_rows(io.BytesIO((prefix / name).read() or b""), form) for name in names)
-
-    def close(self) -> None:
-        """Do nothing: no connection is held open."""
+    def _open_file(self, name: str) -> io.BytesIO:
+        return io.BytesIO((self._layout.prefix / name).read() or b"")
 
     def _missing_files(self, version: ObjectFilesVersion) -> Sequence[CommittedReceipt]:
         """Return those receipts of the newest commit whose objects are gone.
