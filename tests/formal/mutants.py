@@ -19,6 +19,7 @@ from tests.formal.mutant import Mutant
 from tests.formal.mutants_of_core import OF_CORE
 from tests.formal.mutants_of_files_sink import OF_FILES_SINK
 from tests.formal.mutants_of_iceberg import OF_ICEBERG
+from tests.formal.mutants_of_lake_columns import OF_LAKE_COLUMNS
 from tests.formal.mutants_of_ledger import OF_LEDGER
 from tests.formal.mutants_of_object_store import OF_OBJECT_STORE
 from tests.formal.mutants_of_page import OF_PAGE
@@ -39,6 +40,7 @@ MUTANTS: Sequence[Mutant] = (
     *OF_SINKS,
     *OF_REFRESH,
     *OF_SCHEMA_CHANGE,
+    *OF_LAKE_COLUMNS,
     *OF_PAGE,
     *OF_ICEBERG,
     *OF_FILES_SINK,

@@ -53,10 +53,10 @@ OF_SCHEMA_CHANGE: Sequence[Mutant] = (
         "schema: a version is recorded before the target is changed",
         _RUN,
         "SchemaVersions._begin",
-        "self._sink.apply_schema_version(run.epoch, version, decision.steps)\n"
+        "self._sink.apply_schema_version(run.epoch, version, steps)\n"
         "run.ledger.record_schema_version(run.lease, version)",
         "run.ledger.record_schema_version(run.lease, version)\n"
-        "self._sink.apply_schema_version(run.epoch, version, decision.steps)",
+        "self._sink.apply_schema_version(run.epoch, version, steps)",
         test=_CRASHED,
     ),
     Mutant(

@@ -1,9 +1,9 @@
 """Paths of a two-phase sink's files at a table, which is a directory or a prefix of an object store.
 
 Inside the table's directory are data files ``ckpt-*.parquet``, and ``_ckpt/<ledger>/<pipeline>/`` with
-``receipts/<number>.json``, ``accepted``, ``replays/<partition>.json`` and ``files/<first>-<epoch>.json`` (the leading
-underscore hides it from readers and clean-up). The dead letters are beside the table's directory (see
-``connectors/dead_letter_files.py``).
+``receipts/<number>.json``, ``accepted``, ``replays/<partition>.json``, ``files/<first>-<epoch>.json`` and
+``schema/<number>-<partition>.json`` (the leading underscore hides it from readers and clean-up). The dead letters are
+beside the table's directory (see ``connectors/dead_letter_files.py``).
 """
 
 from __future__ import annotations
@@ -60,6 +60,11 @@ class TableLayout:
     def lists(self) -> StoredFileLists:
         """The stored lists of discovered source files of the pipeline."""
         return StoredFileLists(self.pipeline_directory / "files", self.pipeline)
+
+    @property
+    def schema_versions(self) -> Location:
+        """Directory of the receipts of schema versions that began before there was a table."""
+        return self.pipeline_directory / "schema"
 
     @property
     def dead_letters(self) -> DeadLetterFiles:

@@ -101,14 +101,13 @@ class ReceiptChain:
         """
         if head == lost:
             return self._write(head, previous=None, version=version)
-        newest = self._newest_schema_node(head)
         return self._write(
             head,
             previous=head,
             version=version,
             reach=self._node(head).receipted,
             cut=lost,
-            schema_before=newest if newest is not None and newest > lost else None,
+            schema_before=self._newest_schema_node(head),
         )
 
     def version_of(self, number: int) -> int:

@@ -92,7 +92,9 @@ class ChangesColumns(ABC):
         :raises FencedError: if the fence was raised to a newer epoch meanwhile; the file is removed then
         :raises IoError: if the version has a receipt already, or the file system or object store fails
         """
-        path = _directory(table) / f"{version.number}-{escape(version.partition)}.json"
+        path = table.layout.schema_versions / f"{version.number}-{escape(version.partition)}.json"
+        if _read(path) is None:
+            path.remove()
         path.write(json.dumps(version.to_json()).encode(), exclusive=True)
         try:
             self._table_to_change().refuse_unless_current(epoch)
@@ -108,20 +110,23 @@ def _receipted(version: AlterableVersion) -> list[SchemaVersion]:
     """
     found = ReceiptChain(version.layout).schema_versions(version.head)
     keys = {(schema.partition, schema.number) for schema in found}
-    directory = _directory(version)
-    for name in directory.names():
-        schema = SchemaVersion.from_json(json.loads((directory / name).read() or b""))
-        if (schema.partition, schema.number) not in keys:
-            found.append(schema)
-    return found
+    directory = version.layout.schema_versions
+    earlier = [_read(directory / name) for name in directory.names() if name[:1].isdecimal()]
+    return [
+        *found,
+        *(schema for schema in earlier if schema is not None and (schema.partition, schema.number) not in keys),
+    ]
 
 
-def _directory(version: AlterableVersion) -> Location:
-    """Return the directory of the receipts of schema versions from the time before the table.
+def _read(path: Location) -> SchemaVersion | None:
+    """Return the schema version in a file; None if there is no such file, or a crash has cut its writing short.
 
-    :param version: a version of the table
+    :param path: the file
     """
-    return version.layout.pipeline_directory / "schema"
+    try:
+        return SchemaVersion.from_json(json.loads(path.read() or b""))
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def _receipt_exists(version: SchemaVersion, table: AlterableVersion) -> SinkError:

@@ -9,8 +9,16 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ckpt.core.action import ActionKind
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError
+from airflow_provider_ckpt.core.replayable_dead_letters import Selection
 from airflow_provider_ckpt.ledger.ledger import Ledger
+from airflow_provider_ckpt.replication.actions.accept_schema import make_acceptance
+from airflow_provider_ckpt.replication.actions.carry_out_action import (
+    ActionContext,
+    act_on_dead_letters,
+    apply_in_ledger,
+)
 from airflow_provider_ckpt.replication.observe.sink_audit import audit_sink
 from tests.integration.connectors.two_phase.formats import FORMATS
 from tests.integration.connectors.two_phase.harness import TableHarness
@@ -212,3 +220,39 @@ def test_the_section_without_keys_records_versions_of_a_transform_that_chooses_t
 
     assert lake.table.columns() == ["id", "name"]
     assert [found.number for found in versions(lake.items)] == [1, 2]
+
+
+def test_rows_with_a_refused_column_are_dead_letters_and_are_replayed_once_it_is_admitted(lake: Lake) -> None:
+    refusing = lake.items.changed(schema={"new_column": "dead_letter"})
+    insert(refusing, 1, 11)
+    refusing.run()
+    execute(refusing.dsn, "ALTER TABLE items ADD COLUMN note text")
+    insert(refusing, 11, 21, "id, name, note", "i, 'n', CASE i % 2 WHEN 0 THEN 'new' END")
+
+    counts = refusing.run().records
+
+    assert (counts.delivered, counts.dead_lettered) == (5, 5)
+    assert "note" not in lake.table.columns()
+    lake.items.run()
+    context = ActionContext(lake.items.ledger, "orders", lake.items.setup, "ann", "admitted")
+    act_on_dead_letters(context, ActionKind.REPLAY_DEAD_LETTERS, Selection(), None)
+    lake.items.run()
+
+    assert lake.ids == list(range(1, 21))
+    assert {row["id"] for row in lake.table.rows() if row["note"] == "new"} == {12, 14, 16, 18, 20}
+
+
+def test_an_accepted_narrower_type_is_stored_in_the_wider_column(lake: Lake) -> None:
+    frozen = lake.items.changed(schema=dict.fromkeys(lake.items.document["schema"], "freeze"))
+    execute(frozen.dsn, "ALTER TABLE items ALTER size TYPE bigint")
+    insert(frozen, 1, 11)
+    frozen.run()
+    execute(frozen.dsn, "ALTER TABLE items ALTER size TYPE int")
+    insert(frozen, 11, 21)
+    apply_in_ledger(
+        ActionContext(frozen.ledger, "orders", frozen.setup, "ann", "reviewed"), make_acceptance(frozen.setup())
+    )
+
+    assert frozen.run().records.delivered == 10
+
+    assert lake.values("size") == set(range(1, 21))

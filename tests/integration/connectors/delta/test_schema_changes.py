@@ -10,11 +10,12 @@ from deltalake import DeltaTable, Field, Schema, write_deltalake
 from deltalake.schema import PrimitiveType
 
 from airflow_provider_ckpt.connectors.delta import table as delta_table
+from airflow_provider_ckpt.connectors.storage.local import LocalLocation
 from airflow_provider_ckpt.core.errors import ConfigError, FencedError
 from airflow_provider_ckpt.core.next_schema_version import StepKind, TargetStep
 from tests.integration.connectors.batches import content, task
 from tests.integration.connectors.delta.delta_harness import DeltaHarness
-from tests.integration.connectors.interruptions import Killed, before, kill, once
+from tests.integration.connectors.interruptions import Killed, after, before, kill, once
 from tests.integration.connectors.two_phase.harness import Run
 from tests.integration.connectors.two_phase.test_schema_changes import NOTE, numbers, version
 
@@ -118,6 +119,41 @@ def test_a_constraint_is_not_dropped_by_an_epoch_that_gets_stale(
         run.sink.apply_schema_version(1, version(2), NULLS)
 
     assert [field.nullable for field in table.opened.schema().fields] == [True, False, False]
+
+
+def test_an_epoch_that_gets_stale_while_it_stores_a_receipt_without_a_table_leaves_none(
+    table: DeltaHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stale = Run(table, follows=True).fence()
+    taken = once(lambda: Run(table, epoch=2, follows=True).fence())
+    monkeypatch.setattr(LocalLocation, "write", after(LocalLocation.write, taken))
+
+    with pytest.raises(FencedError):
+        stale.sink.apply_schema_version(1, version(1), [])
+
+    assert numbers(stale) == []
+
+
+def test_a_receipt_from_the_time_before_the_table_that_a_crash_cut_short_does_not_count(table: DeltaHarness) -> None:
+    run = Run(table, follows=True).fence()
+    run.sink.apply_schema_version(1, version(1), [])
+    (stored,) = (table.bookkeeping / "schema").iterdir()
+    stored.write_bytes(stored.read_bytes()[:-9])
+    second = Run(table, epoch=2, follows=True).fence()
+    assert numbers(second) == []
+
+    second.sink.apply_schema_version(2, version(1), [])
+
+    assert numbers(second) == [1]
+
+
+def test_wider_rows_do_not_fit_a_narrower_column(table: DeltaHarness) -> None:
+    run = started(table)
+
+    (outcome,) = run.commit(run.writer.deliver(task(1), content(1, **{**ROWS, "size": pa.array([1] * 10)})))
+
+    assert outcome.error is not None
+    assert "size is long, the table's is integer" in outcome.error.message
 
 
 def test_new_columns_are_one_commit_with_the_epoch_and_the_receipt(table: DeltaHarness) -> None:

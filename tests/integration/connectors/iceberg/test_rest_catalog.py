@@ -11,10 +11,13 @@ import pytest
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.errors import FencedError, SinkError
+from airflow_provider_ckpt.core.next_schema_version import StepKind, TargetStep
 from tests.integration.connectors.batches import expected
 from tests.integration.connectors.iceberg.iceberg_harness import TABLE, IcebergHarness
+from tests.integration.connectors.iceberg.test_schema_changes import started
 from tests.integration.connectors.interruptions import before, once
 from tests.integration.connectors.two_phase.harness import Run
+from tests.integration.connectors.two_phase.test_schema_changes import NOTE, numbers, version
 from tests.services.iceberg import IcebergService
 from tests.services.iceberg_rest import TOKEN, RestCatalog, rest_catalog
 
@@ -102,3 +105,27 @@ def test_the_table_is_the_other_catalog_s_too(table: IcebergHarness, server: Res
     opened = server.lake.table(TABLE)
     assert opened is not None
     assert opened.scan().to_arrow().num_rows == 10
+
+
+def test_columns_are_changed_with_the_receipt_of_their_version(
+    table: IcebergHarness, server: RestCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = started(table)
+    steps = [
+        TargetStep(StepKind.RENAME, "size", "amount"),
+        TargetStep(StepKind.WIDEN, "amount", "bigint", "bigint"),
+        NOTE,
+    ]
+    with monkeypatch.context() as patch:
+        from pyiceberg.catalog.rest import RestCatalog as Client
+
+        rival = once(lambda: table.add_column("theirs"))
+        patch.setattr(Client, "commit_table", before(Client.commit_table, rival))
+        run.sink.apply_schema_version(1, version(2), steps)
+    server.lose_answers(500)
+    run.sink.apply_schema_version(1, version(3), [TargetStep(StepKind.ADD, "more", "", "int")])
+
+    kinds = {field.name: str(field.field_type) for field in table.opened.schema().fields}
+    assert kinds.items() >= {"amount": "long", "note": "string", "theirs": "string", "more": "int"}.items()
+    assert numbers(run) == [1, 2, 3]
+    assert [row["amount"] for row in table.rows()] == [5] * 10

@@ -8,7 +8,13 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ckpt.core.batch import AttemptOutcome
-from airflow_provider_ckpt.core.errors import ConfigError, FencedError, SinkChangedError, SinkError
+from airflow_provider_ckpt.core.errors import (
+    ConfigError,
+    FencedError,
+    ReceiptsUnreadableError,
+    SinkChangedError,
+    SinkError,
+)
 from airflow_provider_ckpt.core.next_schema_version import StepKind, TargetStep
 from airflow_provider_ckpt.core.schema_version import SchemaVersion, VersionColumn
 from tests.integration.connectors.batches import content, expected, task
@@ -327,6 +333,21 @@ class TestReceipts:
 
         assert 3 in numbers(accepting)
         assert table.columns() == ["id", "note", "more"]
+
+    def test_a_chain_that_is_cut_at_a_batch_keeps_the_versions(self, table: TableHarness) -> None:
+        run = started(table)
+        run.sink.apply_schema_version(1, version(2), [NOTE])
+        run.send(1)
+        lost = table.nodes[-1]
+        run.send(2)
+        lost.unlink()
+        accepting = Run(table, epoch=2, follows=True)
+        with pytest.raises(ReceiptsUnreadableError):
+            list(accepting.sink.receipts({}))
+
+        accepting.fence().send(3)
+
+        assert 2 in numbers(accepting)
 
     def test_a_table_that_was_set_back_before_the_change_is_reported(self, table: TableHarness) -> None:
         run = started(table)
