@@ -75,7 +75,10 @@ class DeficitRoundRobin:
         return not (self._working | set(self._waiting)) - {table}
 
     def records_left(self, table: str) -> int | None:
-        """Return the records left of a working table's quantum, at least 1; None if no other table can get its turn."""
+        """Return the number of records that a working table may still read in its turn, at least 1.
+
+        None if no other table waits that could have a turn instead, so that the number is not limited.
+        """
         return self._credit[table] if self._next() is not None or self._is_crowded else None
 
     def charge(self, table: str, records: int) -> None:
@@ -151,13 +154,16 @@ class DeficitRoundRobin:
 
     @property
     def _is_crowded(self) -> bool:
-        """True if more tables wait to be in progress than can be, with the places of those that are to pause."""
+        """True if tables wait to be in progress, and places are missing for some of them.
+
+        Places that become free when the tables that are to pause do so count as free.
+        """
         if self.turns_each is None:
             return False
         outside = sum(table not in self._turns for table in self._waiting)
         return outside > self.most_in_progress - len(self._turns) + len(self._to_pause)
 
     def _next(self) -> str | None:
-        """Return the first waiting table that may work under the limit of tables in progress; None if none may."""
+        """Return the first waiting table that is in progress or may become so; None if there is none."""
         may_begin = len(self._turns) < self.most_in_progress
         return next((table for table in self._waiting if may_begin or table in self._turns), None)

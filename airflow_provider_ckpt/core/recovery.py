@@ -46,9 +46,9 @@ class MissingRange:
     :param reason: the reason why the range is reported
     :param read: number of records that were read according to the receipts; None if there is no receipt
     :param shown: number of records that the source now contains in the range; None if the source was not read
-    :param ranges: positions of late records at which no record was read before; these can be read again safely
-    :param shared: positions of late records at which other records were read before; reading these positions again
-        would deliver the other records twice
+    :param ranges: positions of late records at which no record was read before; reading them delivers no record twice
+    :param shared: positions of late records at which other records were read before; reading them again would deliver
+        the other records twice
     """
 
     partition: str
@@ -61,7 +61,7 @@ class MissingRange:
 
     @property
     def readable_alone(self) -> bool:
-        """True if all missing records can be read again without reading delivered records a second time."""
+        """True if all missing records can be read without reading delivered records a second time."""
         return self.reason is MissingReason.UNRECEIPTED or (bool(self.ranges) and not self.shared)
 
     def to_json(self) -> dict[str, Any]:
@@ -203,7 +203,7 @@ def find_unreceipted(account: PartitionAccount) -> list[MissingRange]:
 def comparable_ranges(
     account: PartitionAccount, sides: Iterable[PartitionAccount], *, before: datetime
 ) -> list[ReceiptedRange]:
-    """Return the receipted ranges of a source partition that can be compared with the source, in order.
+    """Return the ranges of a source partition with receipts that can be compared with the source, in order.
 
     The following are left out: ranges below the low watermark, receipts claimed after ``before``, and receipts of
     batches that were skipped, or sent and never confirmed.
@@ -268,9 +268,11 @@ def _adds_late_records(receipt: RangeReceipt, newer: Sequence[RangeReceipt], old
 
 
 def _later_receipts(receipt: RangeReceipt, sides: Iterable[RangeReceipt]) -> list[RangeReceipt]:
-    """Return the side partitions' range receipts of a newer generation that overlap a range receipt, oldest first.
+    """Return the side partitions' range receipts that overlap an older range receipt, oldest first.
 
-    :param receipt: the range receipt to compare with
+    Those of higher generations than that of ``receipt`` are newer.
+
+    :param receipt: the older range receipt
     :param sides: range receipts of side partitions
     """
     later = [item for item in sides if item.generation > receipt.generation and item.range.overlaps(receipt.range)]

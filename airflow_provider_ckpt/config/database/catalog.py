@@ -27,7 +27,7 @@ class CatalogTable:
 
     @property
     def label(self) -> str:
-        """Schema and name as ``schema.table``; patterns match this text, and overrides are given by it."""
+        """Schema and name as ``schema.table``: the text that patterns match, and the key of the section ``tables``."""
         return f"{self.schema}.{self.name}"
 
 

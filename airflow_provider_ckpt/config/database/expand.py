@@ -72,9 +72,9 @@ class _Expander:
         return pipeline_name(self._database.name, table.schema, table.name)
 
     def _gone(self) -> list[str]:
-        """Return the tables of known pipelines that the declaration selects and the catalog no longer contains.
+        """Return, as ``schema.table``, the tables of known pipelines that are selected and that no longer exist.
 
-        A pipeline whose name was shortened is returned by its own name, since its table is unknown.
+        If the name of a pipeline was shortened, the table is unknown; the name of the pipeline is returned instead.
         """
         left = self._known - {self._name(table) for table in self._catalog}
         tables = {name: table_of_pipeline(self._database.name, name) for name in left}

@@ -111,7 +111,9 @@ def _key_problems(database: Database) -> Iterator[Problem]:
 def _section_problems(
     at: KeyPath, given: Mapping[str, Any], merged: Mapping[str, Any], shared: dict[KeyPath, str]
 ) -> Iterator[Problem]:
-    """Yield the problems of the defaults or of an override.
+    """Yield a problem for each key that the defaults or an override may not give, and for a wrong name of the target.
+
+    A name of the target is wrong if it has a field in braces other than ``{schema}`` and ``{table}``.
 
     :param at: path of the section in the file
     :param given: keys of the section

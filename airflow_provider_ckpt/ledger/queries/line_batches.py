@@ -74,16 +74,19 @@ def _overlaps(window: Range) -> sa.ColumnElement[bool]:
 def batch_groups(connection: Connection, row: sa.RowMapping, window: Range, width: int) -> Sequence[Any]:
     """Return the batches of a partition in groups, by one pass over all of them.
 
-    A group contains the batches of one state that begin in one bucket of the window; the batches of that state outside
-    the window form one more group. A group has sums and bounds of its batches, and the number of those that
+    A group contains the batches of one state that begin in one bucket of the window. Those that begin before the window
+    and reach into it are in the first bucket; those outside the window form a group of their own. A group has the
+    columns ``state``, ``bucket`` (None outside the window), ``start`` and ``end`` (first and last position of its
+    batches), ``batches`` (their number), ``seq`` (the lowest), ``attempts`` (the highest number of attempts),
+    ``positions`` (the number of positions beyond the checkpoint), and the numbers of the batches that
 
     - end at or before the checkpoint (``passed``)
-    - begin at or after the checkpoint (``beyond``), with the number of their positions
+    - begin at or after the checkpoint (``beyond``)
     - follow a gap beyond the checkpoint (``gaps``)
 
     :param connection: connection whose transaction reads one snapshot
     :param row: the partition's row
-    :param window: the window
+    :param window: range of positions that the number line shows
     :param width: number of positions in a bucket
     """
     before = sa.func.lag(_B.range_end).over(order_by=_B.range_start).label("before")
@@ -124,7 +127,7 @@ def grouped_pieces(connection: Connection, row: sa.RowMapping, groups: Sequence[
 
     :param connection: connection whose transaction reads one snapshot
     :param row: the partition's row
-    :param groups: the groups inside the window
+    :param groups: groups of :func:`batch_groups` that lie inside the window
     """
     alone = [group.seq for group in groups if group.batches == 1 and group.attempts]
     with_error = sa.select(_B.seq, _B.error).where(of_generation(_B, row), _B.seq.in_(alone), _B.error.is_not(None))

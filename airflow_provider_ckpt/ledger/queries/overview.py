@@ -41,7 +41,7 @@ class PipelineOverview:
     """State of one pipeline, as the list of all pipelines shows it.
 
     The *end* of a partition is the latest of the end of its source at the last planning, the end of its plan, and the
-    end of a refresh with its publication.
+    position after the publishing batch of a refresh.
 
     :param name: name of the pipeline
     :param phase: the pipeline's phase
@@ -217,9 +217,9 @@ def _positions(of_one: bool) -> sa.Subquery:
 
 
 def _end() -> sa.ColumnElement[int]:
-    """Return SQL for the end of a partition's source: the latest of its bound, of the plan and of a refresh.
+    """Return SQL for the end of a partition: the latest of its bound, the end of its plan and the end of a refresh.
 
-    A refresh ends with the position of its publication, which is planned only once every row is staged.
+    A refresh ends after its publishing batch, even while that batch is not planned yet because rows are not staged.
     """
     rows_end = sa.cast(_P.state[(REFRESH, "rows_end")].as_string(), sa.BigInteger)
     end = sa.case((_P.bound > _P.planned_end, _P.bound), else_=_P.planned_end)

@@ -226,7 +226,8 @@ def lines_of(connection: Connection, pipeline: str, windows: Mapping[str, Range 
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
-    :param windows: by partition, the range of positions to describe; None for the default range
+    :param windows: by partition, the range of positions to describe; None for the range that :func:`.line.lines`
+        describes by default
     """
     return [
         found
