@@ -1,6 +1,6 @@
 """Losses of a sink that a user accepted by ``airflow ckpt accept-sink``: missing receipts, and missing rows.
 
-A batch is lost if the ledger knows its receipt and the sink no longer holds it. With ``--resend`` its records are sent
+A batch is lost if the ledger knows its receipt and the sink no longer has it. With ``--resend`` its records are sent
 again in new batches with receipts of their own, with ``--keep`` they are given up; the lost receipt remains missing. If
 only the rows or only the receipts were lost, the number of rows in the target also differs from the number that the
 remaining receipts count as delivered. An audit subtracts the accepted losses, so that it reports only later ones.
@@ -23,7 +23,7 @@ from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
 class AcceptedSink:
     """Losses of a sink that a user has accepted, so that audits no longer report them.
 
-    :param lost: range receipts that sum up the receipts which the ledger knew and the sink no longer held
+    :param lost: range receipts that sum up the receipts which the ledger knew and the sink no longer had
     :param rows_missing: number of rows that the sink's receipts counted as delivered, minus the number of rows in the
         target; negative if the target had more rows, None if the rows were not counted
     """
@@ -90,13 +90,13 @@ class AcceptedSink:
 def find_lost_receipts(
     passed: Iterable[RangeReceipt], batches: Iterable[Batch], receipts: Iterable[Receipt]
 ) -> tuple[RangeReceipt, ...]:
-    """Return range receipts that sum up the receipts which the ledger knows and the sink does not hold.
+    """Return range receipts that sum up the receipts which the ledger knows and the sink does not have.
 
     They are stored as accepted losses when a user accepts the sink as it is.
 
     :param passed: the ledger's range receipts
     :param batches: the ledger's batches beyond the checkpoints
-    :param receipts: all receipts of this ledger and pipeline that the sink holds
+    :param receipts: all receipts of this ledger and pipeline that the sink has
     """
     by_partition = {
         receipts_of_partition: ReceiptsByRange(items)
@@ -122,7 +122,7 @@ def _lost_of(item: RangeReceipt, receipts: Sequence[Receipt]) -> RangeReceipt:
     """Return the lost part of a range receipt: its counts minus the counts of the sink's receipts in its range.
 
     :param item: a range receipt of the ledger
-    :param receipts: the receipts that the sink still holds in the range of ``item``
+    :param receipts: the receipts that the sink still has in the range of ``item``
     """
     counts = item.counts - sum((receipt.counts for receipt in receipts), Counts())
     has = sum(receipt.verdict is not Verdict.VOID for receipt in receipts)

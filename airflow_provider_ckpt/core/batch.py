@@ -81,7 +81,7 @@ _VERDICT_OF = {
 class AttemptOutcome(StrEnum):
     """Outcome of one attempt, as the ledger stores it.
 
-    - ``delivered``, ``rejected``, ``void``: the sink holds a receipt with this verdict, which resolves the batch
+    - ``delivered``, ``rejected``, ``void``: the sink has a receipt with this verdict, which resolves the batch
     - ``failed``: the lane reported an error
     - ``not_attempted``: the lane never executed the attempt
     - ``staged``: the lane wrote data files, and the commit of the two-phase sink (Delta, Iceberg) has yet to add them
@@ -146,7 +146,7 @@ class Batch:
         return self.attempts > 0
 
     def resolved(self, receipt: Receipt) -> Batch:
-        """Return a copy of the batch that holds a receipt and is in the state of the receipt's verdict.
+        """Return a copy of the batch with a receipt, in the state of the receipt's verdict.
 
         The copy is made by the constructor instead of ``dataclasses.replace``, which is slower: every settled batch
         passes through here.

@@ -100,7 +100,7 @@ class SinkState:
     :param location: the name or path of the target
     :param loss_evidence: a sentence with evidence from the sink itself that rows are gone although its receipts are
         still there; None if there is no evidence
-    :param missing: batches whose receipts the ledger knows and the sink no longer holds
+    :param missing: batches whose receipts the ledger knows and the sink no longer has
     :param unreadable: a sentence that names the receipts which are gone or damaged; None if all can be read
     :param lost_batches: batches whose rows the sink knows to be gone, and whose receipts it therefore does not return
     :param other_target: the part of an error message about a target that is not the one to which the pipeline has

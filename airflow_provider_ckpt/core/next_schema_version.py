@@ -176,7 +176,8 @@ def _add(
     :param change: the change
     :param policy: the pipeline's policy of schema changes
     :param use: use that the pipeline makes of the columns
-    :return: the decision about the change as a clause, and the changes of the target
+    :return: the part of the message that tells the decision, such as ``the target gets it``, and the changes of the
+        target
     """
     after, name = change.after, change.name
     assert after is not None
@@ -220,7 +221,8 @@ def _alter(
     :param change: the change: another type, or another column under the same name
     :param policy: the policy for this column
     :param use: use that the pipeline makes of the columns
-    :return: the decision about the change as a clause, and the changes of the target
+    :return: the part of the message that tells the decision, such as ``the target keeps its column``, and the changes
+        of the target
     """
     after, name = change.after, change.name
     assert after is not None

@@ -125,7 +125,7 @@ def group_by_partition(items: Iterable[RangeReceipt]) -> dict[Place, list[RangeR
 class ReceiptsByRange:
     """The range receipts of one partition and generation, each with the sink's receipts that lie in its range.
 
-    The sink holds one receipt for each batch, so this grouping is needed to compare them with the ledger's range
+    The sink has one receipt for each batch, so this grouping is needed to compare them with the ledger's range
     receipts.
 
     :param items: the range receipts; they do not overlap

@@ -1,7 +1,7 @@
 """Reconcile a partition with the sink's receipts at the start of a run (semantics, section 4).
 
 Batches that have a receipt are resolved, and attempts that an earlier run left open are ended. A receipt that the
-ledger does not know, or knows with another range, is imported: the sink holds such receipts if the ledger was lost or
+ledger does not know, or knows with another range, is imported: the sink has such receipts if the ledger was lost or
 restored from a backup. The sink's receipts then prevail over the ledger, because they were written in the same
 transaction as the rows.
 """

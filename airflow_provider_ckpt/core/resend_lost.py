@@ -1,4 +1,4 @@
-"""Find the ranges that must be sent again to a sink that has lost receipts; ranges that it still holds are left out.
+"""Find the ranges that must be sent again to a sink that has lost receipts; ranges that it still has are left out.
 
 If everything after a position is lost, the partition is rewound to that position, which preserves the order of its
 records. Otherwise side partitions read the lost ranges again. A sink that replaces rows by key is always rewound,
@@ -41,10 +41,10 @@ def find_lost(
     skipped: RangesByPartition,
     by_key: bool,
 ) -> ResendPlan:
-    """Find the ranges that are resolved in the ledger although the sink holds no receipt of them.
+    """Find the ranges that are resolved in the ledger although the sink has no receipt for them.
 
     :param partitions: the ledger's partitions
-    :param receipted: ranges of the receipts that the sink holds
+    :param receipted: ranges of the receipts that the sink has
     :param first: by partition, the lowest position at which any of its generations began
     :param skipped: ranges that a user skipped; they remain skipped, unless ``by_key`` is set and their partition is
         rewound to a position before them
@@ -79,13 +79,13 @@ def find_lost(
 
 
 def _lost(partition: Partition, receipted: RangesByPartition, first: int, skipped: RangesByPartition) -> list[Range]:
-    """Return the resolved ranges of a source partition for which the sink holds no receipt.
+    """Return the resolved ranges of a source partition for which the sink has no receipt.
 
     From the base of the current generation on, only receipts of this generation count; before the base, those of any
     generation.
 
     :param partition: the source partition
-    :param receipted: ranges of the receipts that the sink holds
+    :param receipted: ranges of the receipts that the sink has
     :param first: the lowest position at which any generation of the partition began
     :param skipped: ranges that a user skipped, which are not lost
     """
@@ -109,7 +109,7 @@ def _is_tail(
 
     :param partition: the source partition
     :param lost: its lost ranges, in order
-    :param receipted: ranges of the receipts that the sink holds
+    :param receipted: ranges of the receipts that the sink has
     :param skipped: ranges that a user skipped
     """
     start = min(lost[0].start, partition.committed)

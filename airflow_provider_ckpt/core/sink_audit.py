@@ -28,9 +28,9 @@ class DifferenceKind(StrEnum):
 
     - ``ReceiptMissing``, ``ReceiptUnknown``: only the ledger, or only the sink, knows a receipt
     - ``ReceiptDiffers``: both know a receipt, with different content
-    - ``DeadLettersDiffer``: the sink does not hold as many dead letters of a batch as its receipt counts
+    - ``DeadLettersDiffer``: the sink does not have as many dead letters of a batch as its receipt counts
     - ``DeadLetterIndexDiffers``: the ledger's index does not name as many dead letters of a batch as its receipt counts
-    - ``TargetRowsDiffer``: the target does not hold as many rows as the receipts count as delivered
+    - ``TargetRowsDiffer``: the target does not have as many rows as the receipts count as delivered
     - ``SourceFilesDiffer``: ledger and sink assign positions to different source files
     - ``TargetFileDamaged``: a file of the target is damaged
     - ``SinkChanged``: the sink is not as the ledger left it, for example because it was restored from a backup
@@ -75,7 +75,7 @@ class Difference:
     :param kind: the kind of difference
     :param partition: the partition's id; empty if the difference concerns the whole target
     :param batch: the batch; None if no single batch is affected
-    :param message: description of what the ledger and the sink hold
+    :param message: description of what the ledger and the sink have
     """
 
     kind: DifferenceKind

@@ -139,7 +139,7 @@ class ProposalCommands(Session):
 
         :param proposal_id: id of the proposal
         :param refusal: explanation of the refusal, which is stored with the proposal
-        :raises LedgerStateError: if the ledger holds no such proposal
+        :raises LedgerStateError: if the ledger has no such proposal
         """
         with self._writing() as connection:
             found = _load_locked(connection, proposal_id)

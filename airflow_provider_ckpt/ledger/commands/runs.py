@@ -269,7 +269,7 @@ class RunCommands(Session):
         limit: int,
         window: timedelta | None = None,
     ) -> Settlement:
-        """Settle a wave whose Spark was lost before it could report, by the receipts that the sink holds.
+        """Settle a wave whose Spark was lost before it could report, by the receipts that the sink has.
 
         The first batch without a receipt in each lane runs alone in its next attempt, because it may have killed the
         executor. If the lost wave consisted of this batch alone, another death is counted for it.

@@ -1,4 +1,4 @@
-"""Commands and queries for a pipeline's sink: its expected state, receipts that it must hold, and skipped ranges.
+"""Commands and queries for a pipeline's sink: its expected state, receipts that it must have, and skipped ranges.
 
 A run compares the expected state with the sink, to detect a sink that was restored, recreated or replaced.
 """

@@ -172,7 +172,7 @@ def _default_window(connection: Connection, row: sa.RowMapping) -> Range:
     """Return the range from shortly before the low watermark to the end of the plan or of the known source.
 
     :param connection: connection whose transaction reads one snapshot
-    :param row: the partition's row
+    :param row: the partition's row in the table ``partition``
     """
     end = max(position for position in (row["planned_end"], row["bound"], row["committed"]) if position is not None)
     start = row["low"] if row["low"] > START else _first_end(connection, row)
@@ -187,7 +187,7 @@ def _first_end(connection: Connection, row: sa.RowMapping) -> int | None:
     """Return the end of a partition's first range, where the line begins while the low watermark is ``start``.
 
     :param connection: connection whose transaction reads one snapshot
-    :param row: the partition's row
+    :param row: the partition's row in the table ``partition``
     :return: the smaller end of the first receipt and the first batch; None if there is neither
     """
     ends = [
@@ -202,8 +202,8 @@ def _first_end(connection: Connection, row: sa.RowMapping) -> int | None:
 def _receipts_in(row: sa.RowMapping, window: Range) -> sa.ColumnElement[bool]:
     """Return the SQL condition for the receipts that begin in a window, and the last receipt that begins before it.
 
-    :param row: the partition's row
-    :param window: the window
+    :param row: the partition's row in the table ``partition``
+    :param window: range of positions that the number line shows
     """
     before = sa.select(sa.func.max(_R.range_start)).where(of_generation(_R, row), _R.range_start <= window.start)
     first = sa.func.coalesce(before.scalar_subquery(), window.start)
@@ -220,8 +220,8 @@ def _receipts(connection: Connection, row: sa.RowMapping, window: Range, *, exce
     """Return the range receipts of a partition in a window, in order, at most :data:`MAX_PIECES`.
 
     :param connection: connection whose transaction reads one snapshot
-    :param row: the partition's row
-    :param window: the window
+    :param row: the partition's row in the table ``partition``
+    :param window: range of positions that the number line shows
     :param exceptions: whether to return only receipts of batches that were rejected, skipped, or sent without a known
         receipt
     """
@@ -242,8 +242,8 @@ def _sample(connection: Connection, row: sa.RowMapping, window: Range, width: in
     Buckets without a receipt are left out.
 
     :param connection: connection whose transaction reads one snapshot
-    :param row: the partition's row
-    :param window: the window
+    :param row: the partition's row in the table ``partition``
+    :param window: range of positions that the number line shows
     :param width: number of positions in a bucket
     """
     start, size, last_start = (sa.literal(n, sa.BigInteger()) for n in (window.start, width, window.end - width))
@@ -289,8 +289,8 @@ def _gaps(
     """Return the ranges in a window before the end of the plan that no batch or receipt covers, at most 100.
 
     :param connection: connection whose transaction reads one snapshot
-    :param row: the partition's row
-    :param window: the window
+    :param row: the partition's row in the table ``partition``
+    :param window: range of positions that the number line shows
     :param groups: the groups of all batches of the partition, see :func:`.line_batches.batch_groups`
     :param receipts: all receipts in the window; None if they are sampled, so that only ranges beyond the checkpoint are
         returned

@@ -61,7 +61,7 @@ def of_generation(c: Any, row: sa.RowMapping) -> sa.ColumnElement[bool]:
     """Return the SQL condition for the rows of a partition's present generation.
 
     :param c: columns of a table with pipeline, generation and partition
-    :param row: the partition's row
+    :param row: the partition's row in the table ``partition``
     """
     return sa.and_(c.pipeline == row["pipeline"], c.generation == row["generation"], c.partition == row["partition"])
 
@@ -85,7 +85,7 @@ def batch_groups(connection: Connection, row: sa.RowMapping, window: Range, widt
     - follow a gap beyond the checkpoint (``gaps``)
 
     :param connection: connection whose transaction reads one snapshot
-    :param row: the partition's row
+    :param row: the partition's row in the table ``partition``
     :param window: range of positions that the number line shows
     :param width: number of positions in a bucket
     """
@@ -126,7 +126,7 @@ def grouped_pieces(connection: Connection, row: sa.RowMapping, groups: Sequence[
     """Return a piece for each group of batches, in order.
 
     :param connection: connection whose transaction reads one snapshot
-    :param row: the partition's row
+    :param row: the partition's row in the table ``partition``
     :param groups: groups of :func:`batch_groups` that lie inside the window
     """
     alone = [group.seq for group in groups if group.batches == 1 and group.attempts]
@@ -142,8 +142,8 @@ def single_pieces(connection: Connection, row: sa.RowMapping, window: Range) -> 
     """Return a piece for each batch in a window, in order.
 
     :param connection: connection whose transaction reads one snapshot
-    :param row: the partition's row
-    :param window: the window
+    :param row: the partition's row in the table ``partition``
+    :param window: range of positions that the number line shows
     """
     columns = (_B.seq, _B.range_start.label("start"), _B.range_end.label("end"), _B.state, _B.attempts, _B.error)
     query = sa.select(*columns).where(of_generation(_B, row), _NO_SUPERSEDED, _overlaps(window))
@@ -154,7 +154,7 @@ def single_pieces(connection: Connection, row: sa.RowMapping, window: Range) -> 
 def _piece(row: sa.RowMapping, found: Any, batches: int, error: Mapping[str, Any] | None) -> BatchPiece:
     """Return one piece of a partition's number line.
 
-    :param row: the partition's row
+    :param row: the partition's row in the table ``partition``
     :param found: row with state, bounds, first seq and largest number of attempts of the batches
     :param batches: number of batches
     :param error: error of the batch if it is a single one; None if there is none
@@ -175,7 +175,7 @@ def passed_ranges(connection: Connection, row: sa.RowMapping) -> list[Range]:
     These are batches that were sent at most once and whose receipt has not arrived.
 
     :param connection: connection whose transaction reads one snapshot
-    :param row: the partition's row
+    :param row: the partition's row in the table ``partition``
     """
     query = sa.select(_B.range_start, _B.range_end).where(of_generation(_B, row), _B.range_end <= row["committed"])
     return [Range(*item) for item in connection.execute(query)]
@@ -185,7 +185,7 @@ def gaps_between(connection: Connection, row: sa.RowMapping) -> list[Range]:
     """Return the gaps between the batches beyond the checkpoint, at most 100.
 
     :param connection: connection whose transaction reads one snapshot
-    :param row: the partition's row
+    :param row: the partition's row in the table ``partition``
     """
     before = sa.func.lag(_B.range_end).over(order_by=_B.range_start).label("before")
     ordered = sa.select(_B.range_start, before).where(of_generation(_B, row), _NO_SUPERSEDED).subquery()
@@ -201,7 +201,7 @@ def blocked_line(connection: Connection, row: sa.RowMapping, groups: Sequence[An
     The result is for display; ``core/checkpoint.py`` decides where the checkpoint is.
 
     :param connection: connection whose transaction reads one snapshot
-    :param row: the partition's row
+    :param row: the partition's row in the table ``partition``
     :param groups: the groups of all batches of the partition
     :return: None if all batches are resolved
     """

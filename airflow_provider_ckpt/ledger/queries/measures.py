@@ -41,7 +41,7 @@ def measure(connection: Connection, pipeline: str, after: int | None) -> Measure
 def _last_moves(pipeline: str) -> sa.Select[datetime]:
     """Build a query for the time at which the checkpoint last moved, for each partition that has batches beyond it.
 
-    A partition's column ``moved_at`` also changes when batches are planned. The partition's history holds earlier
+    A partition's column ``moved_at`` also changes when batches are planned. The partition's history contains earlier
     snapshots, so the first snapshot with the current checkpoint shows when the checkpoint was reached.
     """
     same = sa.and_(

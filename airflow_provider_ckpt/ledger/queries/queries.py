@@ -51,7 +51,7 @@ class Queries(Session):
     def collected_ends(self, pipeline: str) -> dict[str, KnownReceipts]:
         """Return, for each side partition that was garbage-collected, the receipts that the ledger knew of it.
 
-        The sink may still hold these receipts. They end at or before the position that is returned, and must not be
+        The sink may still have these receipts. They end at or before the position that is returned, and must not be
         taken for new ones.
 
         :return: generation and end position, by id of the side partition

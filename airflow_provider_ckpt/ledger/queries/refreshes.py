@@ -126,7 +126,7 @@ def _held(connection: Connection, row: sa.RowMapping, publication: Any, events: 
     """Return the publishing batch with the reason why it is held: the number of rows, or the error of its last attempt.
 
     :param connection: connection whose transaction reads one snapshot
-    :param row: the partition's row
+    :param row: the partition's row in the table ``partition``
     :param publication: row with seq, state and error of the publishing batch
     :param events: events of the pipeline's refreshes, newest first
     """

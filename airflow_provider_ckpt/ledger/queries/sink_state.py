@@ -51,7 +51,7 @@ def load_expected_state(connection: Connection, pipeline: str) -> ExpectedSinkSt
 
 
 def expected_receipts(connection: Connection, pipeline: str) -> list[BatchKey]:
-    """Return the batches whose receipts the sink must still hold, in order.
+    """Return the batches whose receipts the sink must still have, in order.
 
     A sink that was restored has lost its last commits. Therefore either its fence is too low, or one of these receipts
     is missing:

@@ -99,7 +99,7 @@ def update_runs(connection: Connection, table: sa.Table, number: str, rows: Rows
 
     :param connection: connection inside a transaction
     :param table: the table
-    :param number: name of the column that holds the number
+    :param number: name of the column that contains the number
     :param rows: the intervals, as dicts with the first and last number (keys :data:`FIRST` and :data:`LAST`,
         inclusive), and columns of the table whose values select the stored rows
     :param values: new values by column
@@ -126,7 +126,7 @@ def delete_runs(connection: Connection, table: sa.Table, number: str, rows: Rows
 
     :param connection: connection inside a transaction
     :param table: the table
-    :param number: name of the column that holds the number
+    :param number: name of the column that contains the number
     :param rows: the intervals, as dicts with the first and last number (keys :data:`FIRST` and :data:`LAST`,
         inclusive), and columns of the table whose values select the stored rows
     """
@@ -152,7 +152,7 @@ def given_rows(dialect: str, table: sa.Table, names: Iterable[str], *, numbers: 
     :param dialect: name of the SQL dialect, ``postgresql`` or ``sqlite``
     :param table: table that defines the types of the columns
     :param names: names of the columns, all of this table
-    :param numbers: names of further columns, which hold 64-bit integers
+    :param numbers: names of further columns, which contain 64-bit integers
     """
     kinds = {**{name: table.c[name].type for name in names}, **dict.fromkeys(numbers, sa.BigInteger())}
     parameter = sa.bindparam("given", type_=sa.Text)
@@ -250,7 +250,7 @@ def _given_columns(
     :param dialect: name of the SQL dialect, ``postgresql`` or ``sqlite``
     :param table: table that defines the types of the columns
     :param names: names of the columns, all of this table
-    :param numbers: names of further columns, which hold 64-bit integers
+    :param numbers: names of further columns, which contain 64-bit integers
     """
     if dialect == SQLITE:
         kinds = {**{name: table.c[name].type for name in names}, **dict.fromkeys(numbers, sa.BigInteger())}

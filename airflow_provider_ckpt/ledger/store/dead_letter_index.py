@@ -2,7 +2,7 @@
 
 Each row is a group of consecutive dead letters of one batch with the same error type and state;
 ``core/dead_letters.py`` decides from which state a row may change. The index is written in the transaction that stores
-a receipt, so it holds every dead letter that a receipt counts. The receipts of replays then change the state of the
+a receipt, so it contains every dead letter that a receipt counts. The receipts of replays then change the state of the
 dead letters that were sent again.
 """
 

@@ -118,7 +118,7 @@ def positions_at(connection: Connection, pipeline: str, at: datetime) -> dict[st
 def collected_ends(connection: Connection, pipeline: str) -> dict[str, KnownReceipts]:
     """Return, for each side partition that was garbage-collected, the receipts of it that the ledger knew.
 
-    The sink may still hold these receipts, which must not be taken for new ones.
+    The sink may still have these receipts, which must not be taken for new ones.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline

@@ -1,6 +1,6 @@
 """Batches of a partition that have a receipt of its newest epoch, stored as intervals of seqs.
 
-The seqs are in the column ``receipted`` of the table ``partition``. The next run checks that the sink still holds these
+The seqs are in the column ``receipted`` of the table ``partition``. The next run checks that the sink still has these
 receipts, to detect a sink that has lost commits.
 """
 
