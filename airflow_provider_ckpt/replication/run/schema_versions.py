@@ -127,6 +127,7 @@ class SchemaVersions:
             self._tell_waiting(decision, len(unresolved))
             return False
         if decision is not None:
+            self._refuse_beside_unconfirmed(current)
             if acceptance is not None:
                 sentence = acceptance_note(acceptance.actor, acceptance.reason)
                 decision = replace(decision, decision=(*decision.decision, sentence))
@@ -135,6 +136,25 @@ class SchemaVersions:
             self._acceptance(self.current, fingerprint(now))
             return self._change(self.current, now, records)
         return True
+
+    def _refuse_beside_unconfirmed(self, current: SchemaVersion) -> None:
+        """Raise an error if a batch of this run was sent at most once and has no receipt.
+
+        The lane of such a batch may still write, and a column of the target may have another meaning in the next
+        version. The next run excludes the lane by its fence.
+
+        :param current: the newest version
+        :raises SourceError: recoverable; nothing was changed
+        """
+        run = self._run
+        if run.unconfirmed:
+            raise SourceError(
+                f"the source's columns have changed since schema version {current.number}, and receipts are missing "
+                f"for {run.unconfirmed} of the batches that this run sent at most once.",
+                pipeline=run.pipeline.name,
+                recoverable=True,
+                hint="Run again: the next run excludes lanes that may still write, and then follows the change.",
+            )
 
     def _acceptance(self, current: SchemaVersion, source: str) -> StoredAction | None:
         """Settle the stored acceptances of changed columns, and return that of the source's present columns.

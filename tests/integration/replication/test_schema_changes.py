@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import Thread
+from time import sleep
 from typing import TYPE_CHECKING
 
+import psycopg2
 import pytest
 
 from airflow_provider_ckpt.connectors.postgres.sink import PostgresSink
 from airflow_provider_ckpt.connectors.postgres.source import PostgresSource
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.connectors.source_plan import Plan, PlanRequest
-from airflow_provider_ckpt.core.errors import CkptError, FencedError, SourceError
+from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo, ErrorType, FencedError, SourceError
 from airflow_provider_ckpt.core.next_schema_version import StepKind, TargetStep
 from airflow_provider_ckpt.core.schema_version import SchemaVersion
 from airflow_provider_ckpt.core.wave_messages import Outcome, Wave
 from airflow_provider_ckpt.engines.session import SessionEngine
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.replication.run.engine_protocol import Check
+from airflow_provider_ckpt.replication.run.engine_protocol import Check, WaveLostError
 from airflow_provider_ckpt.replication.run.replicate import replicate
 from tests.integration.replication.schema_driver import (
     COLUMNS,
@@ -51,6 +54,37 @@ class AlteringEngine(SessionEngine):
             execute(self._dsn, *self._statements)
         self._statements = ()
         return super().run(wave, check)
+
+
+class LosingEngine(SessionEngine):
+    """An engine that loses its wave while the lane waits for a lock in the sink; then the source's columns change.
+
+    :param statements: the statements that change them
+    """
+
+    def __init__(self, spark: SparkSession, dsn: str, *statements: str) -> None:
+        super().__init__(spark)
+        self._dsn, self._statements = dsn, statements
+        self._lock = psycopg2.connect(dsn)
+        self._lanes = Thread()
+
+    def run(self, wave: Wave, check: Check) -> Sequence[Outcome]:
+        """Begin the wave, and report it as lost."""
+        self._lock.cursor().execute("LOCK TABLE ckpt_sink_receipt IN SHARE MODE")
+        self._lanes = Thread(target=super().run, args=(wave, check))
+        self._lanes.start()
+        while not scalar(self._dsn, "SELECT count(*) FROM pg_locks WHERE NOT granted"):
+            sleep(0.05)
+        execute(self._dsn, *self._statements)
+        raise WaveLostError(ErrorInfo(ErrorType.PROCESSING, "the executor is gone"))
+
+    def kill(self) -> None:
+        """Do nothing: Spark does not reach the lane any more."""
+
+    def release(self) -> None:
+        """Release the lock, and wait until the lane has ended."""
+        self._lock.close()
+        self._lanes.join(60)
 
 
 def test_every_change_that_the_policy_allows_reaches_the_target_and_splits_the_rows_at_its_position(
@@ -227,6 +261,28 @@ def test_a_run_that_was_fenced_changes_nothing_and_a_version_is_applied_once(ite
 
     sink.close()
     assert list(target_columns(items))[-1] == "note"
+
+
+def test_a_lane_of_a_lost_wave_that_was_sent_at_most_once_does_not_write_into_columns_of_another_meaning(
+    items: Replication,
+) -> None:
+    once = items.changed(delivery="at_most_once", transform={"where": "id > 0"})
+    insert(items, 1, 11)
+    once.run()
+    insert(items, 11, 21)
+    engine = LosingEngine(
+        items.spark, items.dsn, "ALTER TABLE items RENAME size TO amount", "ALTER TABLE items ADD size int"
+    )
+
+    with pytest.raises(SourceError, match="receipts are missing for 1 of the batches"):
+        replicate(once.setup(), engine)
+    engine.release()
+
+    assert scalar(items.dsn, "SELECT count(*) FROM items_target") == 20
+    once.run()
+
+    assert differences(items, "id, amount, size") == []
+    assert [found.number for found in versions(items)] == [1, 2]
 
 
 @pytest.mark.parametrize(
