@@ -59,7 +59,7 @@ def _check_refresh(pipeline: Pipeline) -> None:
     if full and not replaces:
         raise ValueError(
             "source.mode: full reads every row in each run, so any sink without mode: replace would get each row again "
-            "and again; write sink.mode: replace (postgres, delta or iceberg), or give source.cursor and leave "
+            "and again; write sink.mode: replace (postgres, sql, delta or iceberg), or give source.cursor and leave "
             "source.mode out"
         )
     if replaces and not full:

@@ -28,7 +28,8 @@ class ReplaceSection(Section):
 class ReplacingSinkSection(SinkSection):
     """Section ``sink`` of a sink that can replace all records of its target.
 
-    :param mode: ``append``, or ``replace`` of all rows by those of each run; a subclass may have more modes
+    :param mode: ``append``, ``upsert`` by a key, or ``replace`` of all rows by those of each run; a subclass may have
+        fewer modes
     :param replace: limits of ``mode: replace``
     """
 

@@ -2,41 +2,37 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Self
 
 from pydantic import model_validator
 
 from airflow_provider_ckpt.config.fields import ColumnNames, RequiredText
-from airflow_provider_ckpt.config.sink import SinkSection
+from airflow_provider_ckpt.connectors.replacing_sink_section import ReplacingSinkSection
 
 
-class TableSinkSection(SinkSection):
+class TableSinkSection(ReplacingSinkSection):
     """Section ``sink`` of a sink that writes to a table of a database; the connectors' own sections extend it.
+
+    Its keys ``mode`` and ``replace`` are those of :class:`.ReplacingSinkSection`.
 
     :param connection: Airflow connection id of the database
     :param table: ``schema.table`` or ``table``
-    :param mode: ``append``, ``upsert`` by ``key``, or ``replace`` of all rows by those of each run
     :param key: the target's key columns, for ``upsert``
     :param rows_may_differ: whether the target may take more or fewer rows than are sent, because a trigger, a rule or a
         policy of the target adds or removes some
     :param may_be_emptied: whether rows of the target may be removed on purpose, so that missing rows are no loss
-    :cvar can_replace: whether the sinks of the type support ``mode: replace``
     """
 
     place_key: ClassVar[str] = "table"
-    can_replace: ClassVar[bool] = False
 
     connection: RequiredText
     table: RequiredText
-    mode: Literal["append", "upsert", "replace"] = "append"
     key: ColumnNames = ()
     rows_may_differ: bool = False
     may_be_emptied: bool = False
 
     @model_validator(mode="after")
     def _mode_and_key(self) -> Self:
-        if self.mode == "replace" and not self.can_replace:
-            raise ValueError(f"mode: replace is not supported by a {self.type} sink; write append or upsert")
         if self.upserts and not self.key:
             raise ValueError("mode: upsert needs key, the columns that identify a row")
         if self.key and not self.upserts:

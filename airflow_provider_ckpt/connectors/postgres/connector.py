@@ -20,7 +20,6 @@ from airflow_provider_ckpt.config.fields import ColumnNames, RequiredText
 from airflow_provider_ckpt.connectors.full_source_section import FullSourceSection
 from airflow_provider_ckpt.connectors.postgres.client import quote, split_table
 from airflow_provider_ckpt.connectors.postgres.column_types import FIRST_DAY
-from airflow_provider_ckpt.connectors.replacing_sink_section import ReplacingSinkSection
 from airflow_provider_ckpt.connectors.table_sink_section import TableSinkSection
 
 _HERE = "airflow_provider_ckpt.connectors.postgres"
@@ -67,15 +66,13 @@ class PostgresSourceSection(FullSourceSection):
         return (self.cursor, *self.key)
 
 
-class PostgresSinkSection(TableSinkSection, ReplacingSinkSection):
+class PostgresSinkSection(TableSinkSection):
     """Section ``sink`` of a pipeline that writes to a PostgreSQL table.
 
-    Its other keys are those of :class:`.TableSinkSection` and :class:`.ReplacingSinkSection`.
+    Its other keys are those of :class:`.TableSinkSection`.
 
     :param create: whether a run creates the target from the source's columns if it does not exist
     """
-
-    can_replace: ClassVar[bool] = True
 
     create: bool = False
 

@@ -7,7 +7,6 @@ empty table.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import closing
 from datetime import UTC
 from typing import Any
@@ -24,15 +23,15 @@ from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table, psycop
 from airflow_provider_ckpt.connectors.receipt_row import to_receipt
 from airflow_provider_ckpt.connectors.refuse_fenced_run import refuse_unless_current, wrong_epoch_error
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
+from airflow_provider_ckpt.connectors.staged_rows import StagedRows
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, SinkError
 from airflow_provider_ckpt.core.receipt import Counts, Receipt
-from airflow_provider_ckpt.core.refresh import ReplaceLimits, missing_ranges
+from airflow_provider_ckpt.core.refresh import ReplaceLimits
 from airflow_provider_ckpt.core.wave_messages import BatchTask, Outcome
 
 _MAY_CREATE = "SELECT pg_catalog.has_schema_privilege({0}::text, 'CREATE'), pg_catalog.row_security_active({1}::oid)"
-_INCOMPLETE_HINT = "Nothing was published. Run again: the next run begins a new refresh."
 
 
 class PostgresReplacingSink(PostgresSink):
@@ -87,7 +86,7 @@ class PostgresReplacingSink(PostgresSink):
         """
         with self._session("counting the rows") as fetch:
             target = self._target(fetch)
-            return _delivered(self._receipts(fetch, key, target)), _count(fetch, target.sql)
+            return self._staged(fetch, key, target).count, _count(fetch, target.sql)
 
     def is_staged(self, key: BatchKey, rows_end: int) -> bool:
         """Return whether all rows of a refresh are in its staging table; see :class:`ReplacingSink`.
@@ -103,8 +102,8 @@ class PostgresReplacingSink(PostgresSink):
             staging = staging_sql(target, key.generation)
             if staging not in own_staging_tables(fetch, target, self._context):
                 return False
-            receipts = self._receipts(fetch, key, target)
-            return not missing_ranges(receipts, rows_end) and _count(fetch, staging) == _delivered(receipts)
+            rows = self._staged(fetch, key, target)
+            return rows.covers(rows_end) and _count(fetch, staging) == rows.count
 
     def publish(self, task: BatchTask, epoch: int, limits: ReplaceLimits | None) -> Outcome:
         """Delete the target's rows and insert the staged ones; see :class:`ReplacingSink`.
@@ -211,56 +210,34 @@ class PostgresReplacingSink(PostgresSink):
         staging = staging_sql(target, task.key.generation)
         with client.cursor() as cursor:
             cursor.execute(f"LOCK TABLE {target.sql} IN SHARE ROW EXCLUSIVE MODE")
-            receipts = self._receipts(fetch, task.key, target)
-            missing = missing_ranges(receipts, task.range.start)
-            if missing:
-                raise self._incomplete(task, f"pages {', '.join(map(str, missing[:3]))} of it are not staged")
-            delivered = _delivered(receipts)
+            rows = self._staged(fetch, task.key, target)
+            rows.refuse_missing(task, self._pipeline)
             cursor.execute(f"DELETE FROM {target.sql}")
-            if limits is not None and limits.refusal_reason(delivered, cursor.rowcount) is not None:
+            if limits is not None and limits.refusal_reason(rows.count, cursor.rowcount) is not None:
                 return False
             names = ", ".join(quote(column.name) for column in target.columns if not column.generated)
             cursor.execute(f"INSERT INTO {target.sql} ({names}) OVERRIDING SYSTEM VALUE SELECT {names} FROM {staging}")
-            if cursor.rowcount != delivered and (staged := _count(fetch, staging)) != delivered:
-                lost = f"its receipts count {delivered:,} rows, and {staged:,} are staged"
-                raise self._incomplete(task, lost)
+            if cursor.rowcount != rows.count:
+                rows.refuse_lost(task, _count(fetch, staging), self._pipeline)
             cursor.execute(CHECK_CONSTRAINTS)
             present = _count(fetch, target.sql)
-            if present != delivered and not self._declared.sink.may_store_other_rows:
-                raise SinkError(
-                    f"publishing {task.key} to {self._name}: {delivered:,} rows were staged, and the target would have "
-                    f"{present:,}.",
-                    pipeline=self._pipeline,
-                    batch=str(task.key),
-                    hint="A trigger of the target drops or adds rows. Change it, or write sink.rows_may_differ: true.",
-                )
+            if not self._declared.sink.may_store_other_rows:
+                rows.refuse_other_rows(task, present, self._name, self._pipeline)
             key = [self._context.ledger, self._context.pipeline, *task.key.to_json()]
             cursor.execute(bookkeeping.store_added(str(present)).format(*map(literal, key)))
             cursor.execute(f"DROP TABLE {staging}")
         return True
 
-    def _receipts(self, fetch: Fetch, key: BatchKey, target: Table) -> list[Receipt]:
-        """Return the receipts of the batches that staged a refresh, without the receipt of the batch that publishes it.
+    def _staged(self, fetch: Fetch, key: BatchKey, target: Table) -> StagedRows:
+        """Return the rows that a refresh has staged, by the receipts.
 
         :param fetch: runs a query and returns its rows
-        :param key: the batch that publishes
+        :param key: the batch that publishes the refresh
         :param target: the target
         """
         values = [self._context.ledger, self._context.pipeline, key.generation, key.partition]
         rows = fetch(BookkeepingTables(target.schema).receipts_of_generation, values)
-        return [receipt for receipt in map(to_receipt, rows) if receipt.key != key]
-
-    def _incomplete(self, task: BatchTask, reason: str) -> SinkError:
-        return SinkError(
-            f"the refresh {task.key} is not complete: {reason}.",
-            pipeline=self._pipeline,
-            batch=str(task.key),
-            hint=_INCOMPLETE_HINT,
-        )
-
-
-def _delivered(receipts: Iterable[Receipt]) -> int:
-    return sum(receipt.counts.delivered for receipt in receipts)
+        return StagedRows.of(map(to_receipt, rows), key)
 
 
 def _count(fetch: Fetch, table: str) -> int:

@@ -5,31 +5,16 @@ A staging table is unlogged: if the server crashes, it is empty, which publishin
 
 from __future__ import annotations
 
-import hashlib
-
 from airflow_provider_ckpt.connectors.postgres.client import literal, quote, split_table
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
+from airflow_provider_ckpt.connectors.staging_name import STAGING_PREFIX, staging_name
 
-_MAX_NAME_BYTES = 63
-_OWN = """
+_OWN = f"""
 SELECT c.relname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE n.nspname = {0}::text AND c.relkind = 'r' AND left(c.relname, 11) = 'ckpt_stage_'
-  AND pg_catalog.obj_description(c.oid, 'pg_class') = {1}::text
+WHERE n.nspname = {{0}}::text AND c.relkind = 'r' AND left(c.relname, {len(STAGING_PREFIX)}) = '{STAGING_PREFIX}'
+  AND pg_catalog.obj_description(c.oid, 'pg_class') = {{1}}::text
 """
-
-
-def staging_name(table: str, generation: int) -> str:
-    """Return the name of the staging table of a refresh: at most 63 bytes, different for each target and generation.
-
-    :param table: name of the target without its schema
-    :param generation: the generation
-    """
-    name = f"ckpt_stage_{generation}_{table}"
-    if len(name.encode()) <= _MAX_NAME_BYTES:
-        return name
-    digest = f"_{hashlib.sha256(table.encode()).hexdigest()[:8]}"
-    return name.encode()[: _MAX_NAME_BYTES - len(digest)].decode(errors="ignore") + digest
 
 
 def staging_place(place: str, generation: int) -> str:

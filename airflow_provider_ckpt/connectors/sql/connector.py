@@ -72,6 +72,14 @@ class SqlSinkSection(TableSinkSection):
         return tuple(filter(None, split_name(self.table)))
 
 
+def _sink_path(section: SqlSinkSection) -> str:
+    return f"{_HERE}.replacing_sink:SqlReplacingSink" if section.replaces else f"{_HERE}.sink:SqlSink"
+
+
+def _writer_path(section: SqlSinkSection) -> str:
+    return f"{_HERE}.staging_writer:SqlStagingWriter" if section.replaces else f"{_HERE}.writer:SqlWriter"
+
+
 def _source_path(section: SqlSourceSection) -> str:
     return f"{_HERE}.full_source:SqlFullSource" if section.is_full else f"{_HERE}.source:SqlSource"
 
@@ -94,8 +102,8 @@ CONNECTOR = Connector(
     ),
     sink=SinkType(
         section=SqlSinkSection,
-        sink=f"{_HERE}.sink:SqlSink",
-        writer=f"{_HERE}.writer:SqlWriter",
+        sink=_sink_path,
+        writer=_writer_path,
         dead_letter_place=f"{_HERE}.names:dead_letter_place",
         conformance="airflow_provider_ckpt.testing.declared_sql_sink",
     ),

@@ -39,6 +39,8 @@ class SqlDialect:
     :cvar drivername: SQLAlchemy's name of dialect and driver
     :cvar install: name of the distribution to install if the driver is missing
     :cvar isolation: isolation level of all transactions; None for the driver's default
+    :cvar transactional_ddl: whether a transaction can create and drop tables, and undo it; else such a statement
+        commits the open transaction
     :cvar sees_transactions: whether a source can wait for running transactions (:meth:`running_transactions`)
     """
 
@@ -49,6 +51,7 @@ class SqlDialect:
     drivername: str
     install = "the driver that SQLAlchemy needs"
     isolation: str | None = "READ COMMITTED"
+    transactional_ddl = False
     sees_transactions = False
 
     def url(self, connection: Connection) -> sa.URL:
@@ -201,6 +204,37 @@ class SqlDialect:
         """
         del table, key
         return f"{self.label} has no upsert in this version", "Use mode: append, or install a dialect that has it."
+
+    def replacement_problem(self, connection: sa.Connection, table: Table) -> tuple[str, str] | None:  # noqa: ARG002
+        """Return why the rows of a table cannot be replaced as a whole, and the remedy; None if they can.
+
+        A dialect without such a problem has :meth:`create_staging`, and :meth:`begin_replacement` where it is needed.
+
+        :param connection: an open connection
+        :param table: the target
+        """
+        return (
+            f"{self.label} has no mode: replace in this version",
+            "Use mode: append, or install a dialect that has it.",
+        )
+
+    def create_staging(self, connection: sa.Connection, target: Table, name: str) -> None:
+        """Create an empty table beside a target, with its columns, checks and unique keys, but without foreign keys.
+
+        :param connection: an open connection
+        :param target: the target
+        :param name: name of the new table
+        """
+        raise NotImplementedError(self.label)
+
+    def begin_replacement(self, connection: sa.Connection) -> None:
+        """Prepare the transaction that deletes all rows of a target and inserts others.
+
+        From the deletion until the commit, no other session may add rows to the target. The base class relies on the
+        isolation level.
+
+        :param connection: a connection outside of any transaction
+        """
 
     def server_problems(self, connection: sa.Connection) -> tuple[Sequence[tuple[str, str]], Sequence[str]]:  # noqa: ARG002
         """Return reasons why the server is unsuitable for a target, each with the remedy, and warnings about settings.

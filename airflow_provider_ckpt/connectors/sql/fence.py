@@ -36,8 +36,15 @@ def session_mark(context: SinkContext, epoch: int) -> str:
     :param context: ids of the ledger and the pipeline
     :param epoch: the epoch
     """
-    digest = hashlib.sha256(f"{context.ledger}\n{context.pipeline}".encode()).hexdigest()[:16]
-    return f"{digest}:{epoch}"
+    return f"{owner_digest(context)}:{epoch}"
+
+
+def owner_digest(context: SinkContext) -> str:
+    """Return a digest of the ids of a ledger and a pipeline: 16 hexadecimal digits.
+
+    :param context: ids of the ledger and the pipeline
+    """
+    return hashlib.sha256(f"{context.ledger}\n{context.pipeline}".encode()).hexdigest()[:16]
 
 
 def fenced_epoch(connection: sa.Connection, bookkeeping: Bookkeeping) -> int:

@@ -13,7 +13,7 @@ from airflow_provider_ckpt.connectors.sql.failures import Failure
 from airflow_provider_ckpt.connectors.sql.incoming_values import from_texts
 from airflow_provider_ckpt.connectors.sql.mysql_errors import classify
 from airflow_provider_ckpt.connectors.sql.mysql_server import is_on, server_problems, server_settings
-from airflow_provider_ckpt.connectors.sql.mysql_table import find_table, quote
+from airflow_provider_ckpt.connectors.sql.mysql_table import find_table, quote, referring_tables
 from airflow_provider_ckpt.connectors.sql.mysql_tls import tls_arguments
 
 if TYPE_CHECKING:
@@ -121,6 +121,44 @@ class MySqlDialect(SqlDialect):
             "ON DUPLICATE KEY UPDATE would replace rows, too"
         )
         return problem, "Drop those keys, or write to a table without them."
+
+    def replacement_problem(self, connection: sa.Connection, table: Table) -> tuple[str, str] | None:
+        """Return the problem of a table to which foreign keys refer, and the remedy; None if there are none.
+
+        InnoDB checks a foreign key with each deleted row, before new rows can be inserted, or changes the rows that
+        refer to it.
+
+        :param connection: an open connection
+        :param table: the target
+        """
+        found = referring_tables(connection, table)
+        if not found:
+            return None
+        problem = (
+            f"foreign keys of {', '.join(found)} refer to target {table.label}, and InnoDB enforces them when its rows "
+            "are deleted, before the new rows are there"
+        )
+        return problem, "Drop these foreign keys, or write to a table without them."
+
+    def create_staging(self, connection: sa.Connection, target: Table, name: str) -> None:
+        """Create an empty table with columns, checks and indexes of a target; foreign keys and triggers are left out.
+
+        :param connection: an open connection
+        :param target: the target
+        :param name: name of the new table
+        """
+        place = quote(target.schema)
+        statement = f"CREATE TABLE {place}.{quote(name)} LIKE {place}.{quote(target.name)}"
+        connection.exec_driver_sql(statement.replace("%", "%%"))
+
+    def begin_replacement(self, connection: sa.Connection) -> None:
+        """Set REPEATABLE READ for the next transaction, in which a deletion of all rows locks the gaps between them.
+
+        Until the commit, others that add rows wait.
+
+        :param connection: a connection outside of any transaction
+        """
+        connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
 
     def server_problems(self, connection: sa.Connection) -> tuple[Sequence[tuple[str, str]], Sequence[str]]:
         """Return reasons why the server is unsuitable for a target, each with the remedy, and warnings about settings.

@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.config.database.catalog import CatalogTable
 from airflow_provider_ckpt.connectors.sql.names import quote
+from airflow_provider_ckpt.connectors.staging_name import STAGING_PREFIX
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-_TABLES = """
+_TABLES = f"""
 SELECT table_schema, table_name, table_rows FROM information_schema.tables
 WHERE table_type IN ('BASE TABLE', 'SYSTEM VERSIONED')
   AND table_schema NOT IN ('information_schema', 'mysql', 'performance_schema', 'sys')
   AND table_name NOT IN ('ckpt_sink_fence', 'ckpt_sink_receipt', 'ckpt_sink_dead_letter', 'ckpt_sink_replay')
+  AND LEFT(table_name, {len(STAGING_PREFIX)}) <> '{STAGING_PREFIX}'
 ORDER BY 1, 2
 """
 _COLUMNS = """

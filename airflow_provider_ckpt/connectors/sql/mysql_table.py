@@ -25,6 +25,10 @@ SELECT index_name, column_name, nullable, sub_part FROM information_schema.stati
 WHERE table_schema = %s AND table_name = %s AND non_unique = 0
 ORDER BY index_name <> 'PRIMARY', index_name, seq_in_index
 """
+_REFERRING = """
+SELECT DISTINCT table_schema, table_name FROM information_schema.key_column_usage
+WHERE referenced_table_schema = %s AND referenced_table_name = %s ORDER BY 1, 2
+"""
 _TRANSACTIONAL = "SELECT transactions FROM information_schema.engines WHERE engine = %s"
 
 _KINDS: Mapping[str, Kind] = {
@@ -80,6 +84,15 @@ def find_table(connection: sa.Connection, schema: str | None, name: str) -> Tabl
         table_type != "BASE TABLE",
         _problem(connection, f"{place}.{exact}", table_type, engine),
     )
+
+
+def referring_tables(connection: sa.Connection, table: Table) -> list[str]:
+    """Return schema and name of each table with a foreign key that refers to a table.
+
+    :param connection: an open connection
+    :param table: the table
+    """
+    return [f"{place}.{name}" for place, name in connection.exec_driver_sql(_REFERRING, (table.schema, table.name))]
 
 
 def _problem(connection: sa.Connection, label: str, table_type: str, engine: str | None) -> tuple[str, str] | None:

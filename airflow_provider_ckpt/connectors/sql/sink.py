@@ -43,8 +43,13 @@ _MAX_COUNTED = 100_000
 _SEARCHED = 500
 """Greatest number of batches whose receipts are looked up by one query."""
 
-_NO_RIGHT = "42501"
-_RIGHTS_HINT = "The user needs SELECT, INSERT and UPDATE on the target and on the ckpt_ tables beside it."
+NO_RIGHT = "42501"
+"""SQLSTATE of a statement that the connection's user may not run."""
+
+_RIGHTS_HINT = (
+    "The user needs SELECT, INSERT and UPDATE on the target and on the ckpt_ tables beside it; for mode: replace also "
+    "DELETE on the target."
+)
 
 
 class SqlSink:
@@ -103,7 +108,7 @@ class SqlSink:
                 for table in bookkeeping.metadata.sorted_tables:
                     connection.execute(CreateTable(table, if_not_exists=True))
         except SinkError as error:
-            if error.sqlstate != _NO_RIGHT:
+            if error.sqlstate != NO_RIGHT:
                 raise
             names = ", ".join(table.name for table in bookkeeping.metadata.sorted_tables)
             raise ConfigError(
@@ -279,7 +284,7 @@ class SqlSink:
         return f"{self._database.dialect.server_identity(connection)}/{table.label}"
 
     def _refuse_unwritable(self, table: Table) -> None:
-        """Raise ConfigError if the user may not insert rows into the target, or for an upsert not update them.
+        """Raise ConfigError if the user may not insert rows into the target, or not update or delete them as needed.
 
         :param table: the target
         :raises ConfigError: with the server's message
@@ -295,15 +300,17 @@ class SqlSink:
                 if self._key:
                     column = target.c[columns[0]]
                     connection.execute(target.update().where(sa.false()).values({column: column}))
+                if self._section.replaces:
+                    connection.execute(target.delete().where(sa.false()))
         except SinkError as error:
-            if error.sqlstate != _NO_RIGHT:
+            if error.sqlstate != NO_RIGHT:
                 raise
             raise ConfigError(error.message, pipeline=self._pipeline, hint=_RIGHTS_HINT) from error
 
     def _find_loss(self, connection: sa.Connection, table: Table, bookkeeping: Bookkeeping) -> str | None:
         import sqlalchemy as sa
 
-        if self._section.may_be_emptied:
+        if self._section.may_lose_rows:
             return None
         fences = bookkeeping.table(FENCE)
         snapshot = connection.execute(sa.select(fences.c.target_snapshot).where(bookkeeping.mine(fences))).scalar()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from airflow_provider_ckpt.connectors.connection import Connection
+from airflow_provider_ckpt.connectors.sql import sqlite_staging
 from airflow_provider_ckpt.connectors.sql.columns import Column, Kind, Table
 from airflow_provider_ckpt.connectors.sql.database import WRITES
 from airflow_provider_ckpt.connectors.sql.dialect import SqlDialect
@@ -41,6 +42,7 @@ class SqliteDialect(SqlDialect):
     connection_types = ("sqlite",)
     drivername = "sqlite+pysqlite"
     isolation = None
+    transactional_ddl = True
 
     def url(self, connection: Connection) -> sa.URL:
         """Return SQLAlchemy's address of the file: a URI with which a missing file is not created."""
@@ -118,6 +120,31 @@ class SqliteDialect(SqlDialect):
         """Return None: any unique key is suitable, since ``ON CONFLICT`` names the key by which rows are replaced."""
         del table, key
         return None
+
+    def replacement_problem(self, connection: sa.Connection, table: Table) -> tuple[str, str] | None:
+        """Return the problem of a virtual table, or of foreign keys, and the remedy; None if there is none.
+
+        :param connection: an open connection
+        :param table: the target
+        """
+        return sqlite_staging.replacement_problem(connection, table)
+
+    def create_staging(self, connection: sa.Connection, target: Table, name: str) -> None:
+        """Create an empty table with columns, checks and unique keys of a target, which has no foreign keys.
+
+        :param connection: an open connection
+        :param target: the target
+        :param name: name of the new table
+        """
+        for statement in sqlite_staging.staging_statements(connection, target, name) or ():
+            connection.exec_driver_sql(statement)
+
+    def begin_replacement(self, connection: sa.Connection) -> None:
+        """Begin a transaction that checks foreign keys when it commits.
+
+        :param connection: a connection outside of any transaction, whose next transaction writes
+        """
+        connection.exec_driver_sql("PRAGMA defer_foreign_keys = ON")
 
     def server_identity(self, connection: sa.Connection) -> str:
         """Return the path of the database file."""

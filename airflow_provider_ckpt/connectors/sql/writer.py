@@ -13,8 +13,7 @@ from airflow_provider_ckpt.connectors.batch_content import BatchContent
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.dead_letter_retries import store_dead_letters
 from airflow_provider_ckpt.connectors.open_batch import OpenBatch
-from airflow_provider_ckpt.connectors.receipt_row import to_receipt
-from airflow_provider_ckpt.connectors.refuse_fenced_run import naming_batch, refuse_if_fenced, refuse_unless_current
+from airflow_provider_ckpt.connectors.refuse_fenced_run import naming_batch, refuse_if_fenced
 from airflow_provider_ckpt.connectors.row_filter import exclude_rows
 from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, Refused, SinkContext
 from airflow_provider_ckpt.connectors.sql.bookkeeping import RECEIPT, Bookkeeping
@@ -22,8 +21,9 @@ from airflow_provider_ckpt.connectors.sql.columns import Table
 from airflow_provider_ckpt.connectors.sql.connector import SqlSinkSection
 from airflow_provider_ckpt.connectors.sql.database import Database
 from airflow_provider_ckpt.connectors.sql.dead_letters import write_dead_letters
-from airflow_provider_ckpt.connectors.sql.fence import fenced_epoch, locked_epoch, session_mark
+from airflow_provider_ckpt.connectors.sql.fence import fenced_epoch, session_mark
 from airflow_provider_ckpt.connectors.sql.names import split_name
+from airflow_provider_ckpt.connectors.sql.receipt_claim import claim_receipt
 from airflow_provider_ckpt.connectors.sql.row_count import refuse_other_row_count
 from airflow_provider_ckpt.connectors.sql.row_writer import RowWriter, Written
 from airflow_provider_ckpt.connectors.sum_identity import checked_counts
@@ -71,7 +71,7 @@ class SqlWriter:
         self._context = context
         self._database = Database(connection, "sink")
         self._clock = (datetime.min.replace(tzinfo=UTC), 0.0)
-        self._target: Table | None = None
+        self._targets: dict[tuple[str | None, str], Table] = {}
         self._unfinished: _OpenBatch | None = None
 
     @naming_batch
@@ -94,14 +94,15 @@ class SqlWriter:
             self._database.roll_back()
             return _failed_outcome(task, error.info)
         except DBAPIError as error:
-            return _failed_outcome(task, self._failed(error, f"delivering {task.key} {task.range} to {self._name}"))
+            return _failed_outcome(task, self._failed(error, task))
         except BaseException:  # the open transaction contains the claim, which the next batch would commit
             self.close()
             raise
 
     def close(self) -> None:
         """Close the connection, whether it is alive or lost; an open transaction is rolled back."""
-        self._target = self._unfinished = None
+        self._unfinished = None
+        self._targets.clear()
         self._database.close()
 
     def _transaction(self, task: BatchTask, content: BatchContent) -> Outcome | Refused:
@@ -111,14 +112,14 @@ class SqlWriter:
         :param content: the batch's rows and dead letters
         :return: the outcome, with the existing receipt if the batch has one; or the errors of the refused rows
         """
-        connection, target = self._connect()
+        connection, target = self._connect(task)
         bookkeeping = self._bookkeeping(target)
         counts = checked_counts(content, task, self._queue)
         receipt = Receipt(
             task.key, task.range, task.instruction.verdict, self._context.epoch, task.attempt, counts, self._now(),
             task.bound, content.positions,
         )  # fmt: skip
-        existing = self._claim(connection, bookkeeping, receipt)
+        existing = claim_receipt(connection, bookkeeping, receipt)
         if existing is not None:
             return Outcome(
                 task.key, task.attempt, AttemptOutcome(existing.verdict.value), receipt=existing, receipt_existed=True
@@ -135,37 +136,6 @@ class SqlWriter:
             self._unfinished = _OpenBatch(task, receipt, accepted.column(ROW_NUMBER), written.taken)
         return Refused(written.refused)
 
-    def _claim(self, connection: sa.Connection, bookkeeping: Bookkeeping, receipt: Receipt) -> Receipt | None:
-        """Lock the fence and insert the receipt; return None, or the receipt that the batch has already.
-
-        In the second case, the transaction is rolled back.
-
-        :param connection: the connection
-        :param bookkeeping: the bookkeeping tables
-        :param receipt: the receipt to claim
-        :raises FencedError: if the fence has a newer epoch than the run
-        :raises SinkError: if the fence is absent or has an older epoch
-        """
-        from sqlalchemy.exc import DBAPIError
-
-        fenced = locked_epoch(connection, bookkeeping)
-        refuse_unless_current(fenced, self._context.epoch, bookkeeping.place, self._pipeline)
-        table = bookkeeping.table(RECEIPT)
-        try:
-            connection.execute(table.insert().values(bookkeeping.receipt_values(receipt)))
-        except DBAPIError as error:
-            if error.connection_invalidated or not bookkeeping.dialect.classify(error).is_duplicate:
-                raise
-            connection.rollback()
-            found = connection.execute(
-                bookkeeping.receipts().where(bookkeeping.of_batch(table, receipt.key))
-            ).one_or_none()
-            connection.rollback()
-            if found is None:
-                raise
-            return to_receipt(tuple(found))
-        return None
-
     def _write(self, connection: sa.Connection, target: Table, task: BatchTask, rows: pa.Table) -> Written:
         if not rows.num_rows:
             return Written()
@@ -180,7 +150,7 @@ class SqlWriter:
         :param receipt: the receipt as it was claimed; its counts are corrected if rows were refused
         :param taken: number of rows that the server says it has taken
         """
-        connection, target = self._connect()
+        connection, target = self._connect(task)
         bookkeeping = self._bookkeeping(target)
         table = bookkeeping.table(RECEIPT)
         counts, dead_letters = checked_counts(content, task, self._queue), content.dead_letters
@@ -198,22 +168,38 @@ class SqlWriter:
         outcome = AttemptOutcome(receipt.verdict.value)
         return Outcome(task.key, task.attempt, outcome, receipt=receipt, dead_letters=dict(types))
 
-    def _connect(self) -> tuple[sa.Connection, Table]:
-        is_new = not self._database.is_open
+    def _place(self, task: BatchTask) -> tuple[str | None, str]:  # noqa: ARG002
+        """Return schema and name of the table to which a batch is written; the schema is None for the default.
+
+        :param task: the batch
+        """
+        return split_name(self._name)
+
+    def _connect(self, task: BatchTask) -> tuple[sa.Connection, Table]:
+        """Return the connection, after opening it if it is not open, and the table to which a batch is written.
+
+        :param task: the batch
+        :raises SinkError: if the table does not exist
+        """
+        place, dialect = self._place(task), self._database.dialect
+        if not self._database.is_open:
+            self._targets.clear()
         connection = self._database.connect(writes=True)
-        if is_new or self._target is None:
-            dialect = self._database.dialect
+        if not self._targets:
             dialect.mark_session(connection, session_mark(self._context, self._context.epoch))
             self._clock = (dialect.server_time(connection), time.monotonic())
-            self._target = dialect.find_table(connection, *split_name(self._name))
+        if place not in self._targets:
+            found = dialect.find_table(connection, *place)
             connection.rollback()
-        if self._target is None:
-            raise SinkError(
-                f"target table {self._name} does not exist in connection {self._database.known.id!r}.",
-                sqlstate="42P01",
-                hint="It existed when the run began; create it again and start a new run.",
-            )
-        return connection, self._target
+            if found is None:
+                raise SinkError(
+                    f"target table {'.'.join(filter(None, place))} does not exist in connection "
+                    f"{self._database.known.id!r}.",
+                    sqlstate="42P01",
+                    hint="It existed when the run began; create it again and start a new run.",
+                )
+            self._targets[place] = found
+        return connection, self._targets[place]
 
     def _bookkeeping(self, target: Table) -> Bookkeeping:
         return Bookkeeping(self._database.dialect, target.schema, self._context)
@@ -223,20 +209,21 @@ class SqlWriter:
         server_time, at = self._clock
         return server_time + timedelta(seconds=time.monotonic() - at)
 
-    def _failed(self, error: DBAPIError, operation: str) -> ErrorInfo:
+    def _failed(self, error: DBAPIError, task: BatchTask) -> ErrorInfo:
         """Roll back and return the error information; if the connection is lost, check whether a newer run ended it.
 
         :param error: the exception
-        :param operation: the failed operation, with which the message begins
+        :param task: the batch that was being delivered
         :raises FencedError: if the fence has a newer epoch than this writer
         """
         from sqlalchemy.exc import DBAPIError
 
+        operation = f"delivering {task.key} {task.range} to {self._name}"
         info = self._database.failed(error, operation)
         if self._database.is_open:
             return info
         try:
-            connection, target = self._connect()
+            connection, target = self._connect(task)
             bookkeeping = self._bookkeeping(target)
             fenced = fenced_epoch(connection, bookkeeping)
             connection.rollback()

@@ -19,8 +19,10 @@ from airflow_provider_ckpt.connectors.two_phase.layout import TableLayout
 from airflow_provider_ckpt.connectors.two_phase.receipt_nodes import CommittedReceipt
 from airflow_provider_ckpt.connectors.two_phase.receipts import ReceiptChain
 from airflow_provider_ckpt.core.batch_key import BatchKey
+from tests.integration.connectors.sql.sql_support import Database, MariaDb, Sqlite, staging_tables
 from tests.services.delta import read_delta
 from tests.services.iceberg import IcebergService
+from tests.services.mariadb import MariaDbServer
 from tests.services.replication import DATABASE
 from tests.services.tables import execute, scalar
 
@@ -84,6 +86,38 @@ class PostgresTarget(Target):
 
     def leftovers(self) -> int:
         return int(scalar(self.dsn, "SELECT count(*) FROM pg_class WHERE relname LIKE 'ckpt_stage%'"))
+
+
+class SqlTarget(Target):
+    """A table of MariaDB or SQLite.
+
+    :param database: the database
+    """
+
+    sink: Mapping[str, Any] = {"type": "sql", "connection": "reports", "table": "copied"}
+
+    def __init__(self, dsn: str, folder: Path, ledger: str, database: Database) -> None:
+        super().__init__(dsn, folder, ledger)
+        self.database = database
+        self.connections = {"reports": database.connection}
+
+    def create(self, rows: int) -> None:
+        values = ", ".join(f"({number}, 0, 'x')" for number in range(1, rows + 1))
+        self.database.execute(
+            "CREATE TABLE copied (id bigint NOT NULL PRIMARY KEY, version bigint NOT NULL, filler text NOT NULL)",
+            f"INSERT INTO copied VALUES {values}",
+        )
+
+    def seen(self) -> tuple[int, int | None, int | None]:
+        [(count, least, greatest)] = self.database.execute("SELECT count(*), min(version), max(version) FROM copied")
+        return count, least, greatest
+
+    def published(self) -> list[BatchKey]:
+        query = "SELECT generation, `partition`, seq FROM ckpt_sink_receipt WHERE added IS NOT NULL ORDER BY at"
+        return [BatchKey(*row) for row in self.database.execute(query)]
+
+    def leftovers(self) -> int:
+        return len(staging_tables(self.database))
 
 
 class LakeTarget(Target):
@@ -170,8 +204,12 @@ class IcebergTarget(LakeTarget):
         return layout, int(table.properties[layout.head_property])
 
 
-TARGETS: Mapping[str, Callable[[str, Path, str], Target]] = {
-    "postgres": PostgresTarget,
-    "delta": DeltaTarget,
-    "iceberg": IcebergTarget,
+TARGETS: Mapping[str, Callable[[str, Path, str, Callable[[], MariaDbServer]], Target]] = {
+    "postgres": lambda dsn, folder, ledger, _: PostgresTarget(dsn, folder, ledger),
+    "mariadb": lambda dsn, folder, ledger, server: SqlTarget(dsn, folder, ledger, MariaDb(server())),
+    "sqlite": lambda dsn, folder, ledger, _: SqlTarget(dsn, folder, ledger, Sqlite(folder)),
+    "delta": lambda dsn, folder, ledger, _: DeltaTarget(dsn, folder, ledger),
+    "iceberg": lambda dsn, folder, ledger, _: IcebergTarget(dsn, folder, ledger),
 }
+"""Functions that return a target, given the database of the source, a directory, the ledger's id, and a function that
+returns the MariaDB server."""

@@ -20,6 +20,9 @@ from airflow_provider_ckpt.connectors.postgres.receipts import BookkeepingTables
 from airflow_provider_ckpt.connectors.postgres.replacing_sink import PostgresReplacingSink
 from airflow_provider_ckpt.connectors.postgres.row_count import RowCounter
 from airflow_provider_ckpt.connectors.postgres.staging_writer import PostgresStagingWriter
+from airflow_provider_ckpt.connectors.sql import replacing_sink
+from airflow_provider_ckpt.connectors.sql.replacing_sink import SqlReplacingSink
+from airflow_provider_ckpt.connectors.sql.staging_writer import SqlStagingWriter
 from airflow_provider_ckpt.connectors.two_phase import replacement
 from airflow_provider_ckpt.connectors.two_phase.committer import TableCommitter
 from airflow_provider_ckpt.connectors.two_phase.replaceable_version import ReplaceableVersion
@@ -119,6 +122,13 @@ CRASH_POINTS: Mapping[str, Mapping[str, Callable[[], None]]] = {
         "lane, in the transaction of raw rows": _in_raw_copy,
         "lane, in the transaction of records": _in_writer,
         "in the publishing transaction": lambda: _before(BookkeepingTables, "store_added"),
+    },
+    "sql": {
+        **_of_every_sink(SqlReplacingSink),
+        "lane, in the transaction of rows": lambda: _before(SqlStagingWriter, "_complete", _LANE_BATCHES),
+        "while the staging is prepared": lambda: _after(replacing_sink, "drop_table"),
+        "in the publishing transaction": lambda: _after(SqlReplacingSink, "_replace_rows"),
+        "after publishing, before the staging table is dropped": lambda: _before(SqlReplacingSink, "_remove_published"),
     },
     "delta": _of_tables(DeltaVersion),
     "iceberg": _of_tables(IcebergVersion),

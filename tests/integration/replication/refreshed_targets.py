@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from airflow_provider_ckpt.connectors.connection import Connection
+from tests.integration.connectors.sql.sql_support import Database, MariaDb, Sqlite, staging_tables
 from tests.services.delta import read_delta
 from tests.services.iceberg import IcebergService
+from tests.services.mariadb import MariaDbServer
 from tests.services.replication import DATABASE
 from tests.services.tables import execute, make_target, scalar
 
@@ -90,6 +93,48 @@ class PostgresTarget(RefreshedTarget):
 
     def lose_staged(self) -> None:
         execute(self.dsn, "TRUNCATE ckpt_stage_2_copied")
+
+
+class SqlTarget(RefreshedTarget):
+    """A table of MariaDB or SQLite.
+
+    :param database: the database
+    """
+
+    sink: Mapping[str, Any] = {"type": "sql", "connection": "reports", "table": "copied", "mode": "replace"}
+
+    def __init__(self, dsn: str, folder: Path, database: Database) -> None:
+        super().__init__(dsn, folder)
+        self.database = database
+        self.connections = {"reports": database.connection}
+
+    def fill(self, rows: list[tuple[Any, ...]]) -> None:
+        self.database.execute(
+            "CREATE TABLE copied (id bigint NOT NULL PRIMARY KEY, customer int NOT NULL, amount double NOT NULL,"
+            " created_at datetime(6) NOT NULL, status varchar(20) NOT NULL, note text NOT NULL)"
+        )
+        self.append(rows)
+        self.database.execute("CREATE VIEW seen AS SELECT * FROM copied")
+
+    def append(self, rows: list[tuple[Any, ...]]) -> None:
+        values = ", ".join(["(%s, %s, %s, %s, %s, %s)"] * len(rows))
+        parameters = [
+            value.astimezone(UTC).replace(tzinfo=None).isoformat(" ") if isinstance(value, datetime) else value
+            for row in rows
+            for value in row
+        ]
+        self.database.execute(f"INSERT INTO copied VALUES {values}", parameters=parameters)
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        found = self.database.execute("SELECT * FROM seen")
+        return [(*row[:3], datetime.fromisoformat(str(row[3])).replace(tzinfo=UTC), *row[4:]) for row in found]
+
+    def staged(self) -> int:
+        return len(staging_tables(self.database))
+
+    def lose_staged(self) -> None:
+        [name] = staging_tables(self.database)
+        self.database.execute(f"DELETE FROM {name}")
 
 
 class LakeTarget(RefreshedTarget):
@@ -172,11 +217,15 @@ class IcebergTarget(LakeTarget):
         return {path.name for path in self._lake.files("shop.copied")}
 
 
-TARGETS: Mapping[str, Callable[[str, Path], RefreshedTarget]] = {
-    "postgres": PostgresTarget,
-    "delta": DeltaTarget,
-    "iceberg": IcebergTarget,
+TARGETS: Mapping[str, Callable[[str, Path, Callable[[], MariaDbServer]], RefreshedTarget]] = {
+    "postgres": lambda dsn, folder, _: PostgresTarget(dsn, folder),
+    "mariadb": lambda dsn, folder, server: SqlTarget(dsn, folder, MariaDb(server())),
+    "sqlite": lambda dsn, folder, _: SqlTarget(dsn, folder, Sqlite(folder)),
+    "delta": lambda dsn, folder, _: DeltaTarget(dsn, folder),
+    "iceberg": lambda dsn, folder, _: IcebergTarget(dsn, folder),
 }
+"""Functions that return a target, given the source's database, a directory, and a function that returns the MariaDB
+server."""
 
 
 def _table(rows: list[tuple[Any, ...]]) -> pa.Table:

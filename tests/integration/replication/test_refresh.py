@@ -55,7 +55,8 @@ EVERY_SINK = pytest.mark.parametrize("target", TARGETS, indirect=True)
 def target(request: pytest.FixtureRequest, postgres_database: str, tmp_path: Path) -> RefreshedTarget:
     """A target with 10 rows that the source, which has 1,000, does not have."""
     make_source(postgres_database, "countries", ROWS)
-    target = TARGETS[getattr(request, "param", "postgres")](postgres_database, tmp_path)
+    make = TARGETS[getattr(request, "param", "postgres")]
+    target = make(postgres_database, tmp_path, lambda: request.getfixturevalue("mariadb_server"))
     columns = "customer, amount, created_at, status, note"
     target.fill(execute(postgres_database, f"SELECT -id, {columns} FROM countries LIMIT {OLD_ROWS}"))
     return target

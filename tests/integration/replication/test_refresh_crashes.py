@@ -149,7 +149,8 @@ def stage(
     )
     ledger_dsn = postgres_server.new_database()
     with make_ledger(ledger_dsn) as ledger:
-        target = TARGETS[request.param](postgres_database, tmp_path, ledger.id)
+        make = TARGETS[request.param]
+        target = make(postgres_database, tmp_path, ledger.id, lambda: request.getfixturevalue("mariadb_server"))
         target.create(rows_of(0))
         yield Stage(target, ledger_dsn, driver)
 

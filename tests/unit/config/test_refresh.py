@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_ckpt.config.load import build
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.postgres.staging import staging_name
+from airflow_provider_ckpt.connectors.staging_name import staging_name
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.refresh import ReplaceLimits
 
@@ -23,7 +23,13 @@ def declared(**parts: Any) -> Pipeline:
 
 
 @pytest.mark.parametrize(
-    "sink", [SINK, {"type": "delta", "path": "/t"}, {"type": "iceberg", "connection": "lake", "table": "a.t"}]
+    "sink",
+    [
+        SINK,
+        {"type": "sql", "connection": "reports", "table": "t"},
+        {"type": "delta", "path": "/t"},
+        {"type": "iceberg", "connection": "lake", "table": "a.t"},
+    ],
 )
 def test_a_refresh_needs_no_cursor_and_is_stored_as_it_was_declared(sink: dict[str, Any]) -> None:
     pipeline = declared(sink={**sink, "mode": "replace", "replace": {"max_shrink": "20%", "allow_empty": True}})
@@ -46,7 +52,7 @@ def test_a_refresh_needs_no_cursor_and_is_stored_as_it_was_declared(sink: dict[s
         ({"sink": {"type": "files", "path": "/t", "format": "jsonl", "mode": "replace"}}, "no such key"),
         ({"sink": {"type": "delta", "path": "/t"}}, "write sink.mode: replace"),
         ({"sink": {"type": "delta", "path": "/t", "replace": {"allow_empty": True}}}, "replace requires mode: replace"),
-        ({"sink": {"type": "sql", "connection": "s", "table": "t", "mode": "replace"}}, "not supported by a sql sink"),
+        ({"sink": {"type": "sql", "connection": "s", "table": "t", "mode": "replace", "key": ["id"]}}, "leave key out"),
         ({"source": {**SOURCE, "mode": "incremental", "cursor": "id"}}, "write source.mode: full"),
         ({"source": {**SOURCE, "mode": "incremental"}}, "source.cursor: missing"),
         ({"source": {**SOURCE, "start_from": "latest"}}, "leave start_from out"),

@@ -53,6 +53,17 @@ class Sqlite:
         return rows
 
 
+def staging_tables(database: Database) -> list[str]:
+    """Names of the staging tables of refreshes."""
+    catalog = (
+        f"information_schema.tables WHERE table_schema = '{database.name}' AND table_name"
+        if isinstance(database, MariaDb)
+        else "sqlite_schema WHERE type = 'table' AND name"
+    )
+    name = "table_name" if isinstance(database, MariaDb) else "name"
+    return [str(found) for (found,) in database.execute(f"SELECT {name} FROM {catalog} LIKE 'ckpt_stage%'")]
+
+
 def pipeline(
     name: str = "orders", *, source: dict[str, Any] | None = None, sink: dict[str, Any] | None = None, **rest: Any
 ) -> Pipeline:

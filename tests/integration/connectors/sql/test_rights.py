@@ -11,6 +11,7 @@ from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.ranges import START
 from airflow_provider_ckpt.testing.sink_harness import Run, content, ids, task
 from tests.integration.connectors.sql.sql_support import MariaDb, pipeline
+from tests.integration.connectors.sql.test_replacing_sink import Refresh
 from tests.integration.connectors.sql.test_sink import TargetHarness
 from tests.services.docs import blocks_of
 
@@ -30,6 +31,10 @@ def test_the_rights_of_the_documentation_are_enough(mariadb: MariaDb) -> None:
         assert old.take_over().send(task(0), content(0, rejected=1)).outcome is AttemptOutcome.DELIVERED
         assert new.take_over().send(task(0), content(0)).receipt_existed
     assert harness.target() == ids(0)[1:]
+    with Refresh(mariadb, 3) as refresh:
+        assert refresh.stage(0, 1).publish(2).outcome is AttemptOutcome.DELIVERED
+    assert harness.target() == ids(0, 1)
+    mariadb.execute("DELETE FROM target WHERE id < 11")
 
     reader = replace(mariadb.connection, login="ckpt_reader_docs")
     with closing(SqlSource(pipeline(source={"table": "target", "close_wait": "30s"}), reader)) as source:

@@ -44,6 +44,7 @@ def test_the_catalog_has_tables_with_columns_and_keys_and_nothing_else(
         "CREATE TABLE plain (id int, note text)",
         "CREATE VIEW seen AS SELECT * FROM plain",
         "CREATE TABLE ckpt_sink_receipt (id int)",
+        "CREATE TABLE ckpt_stage_7_0123456789abcdef_plain (id int)",
     )
 
     catalog = look.read_catalog()
