@@ -271,7 +271,7 @@ OF_SEVERAL_RUNS: Sequence[Mutant] = (
         f"{_ORDER}.charge",
         "self._is_crowded and self.turns_each is not None and self._turns[table] >= self.turns_each",
         "False",
-        test=f"{_TURNS}::test_tables_that_never_end_pause_after_their_turns_so_that_others_begin",
+        test=f"{_TURNS}::test_each_table_begins_after_a_bounded_number_of_records_although_no_table_ends",
     ),
     Mutant(
         "pauses: a turn that no other table could take does not count",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterable
 
@@ -354,6 +355,44 @@ def test_no_more_tables_begin_than_may_and_those_that_have_begun_take_turns() ->
 
     assert "".join(order) == "ababab"
     assert fresh == ["a", "b", "c"]
+
+
+@given(
+    tables=st.integers(1, 12),
+    quantum=st.integers(100, 300),
+    at_once=st.integers(1, 3),
+    more=st.integers(0, 3),
+    turns_each=st.integers(1, 3),
+    waves=st.lists(st.just(0) | st.integers(100, MOST_RECORDS), min_size=1, max_size=20).filter(any),
+    closing=st.integers(0, 3),
+)
+def test_each_table_begins_after_a_bounded_number_of_records_although_no_table_ends(
+    tables: int, quantum: int, at_once: int, more: int, turns_each: int, waves: list[int], closing: int
+) -> None:
+    turns = DeficitRoundRobin(map(str, range(tables)), quantum, at_once, at_once + more, turns_each)
+    begun = list(turns.grant())
+    pausing: list[tuple[str, int]] = []
+    records = 0
+    sizes = itertools.cycle(waves)
+    for step in itertools.count():
+        if len(begun) == tables:
+            break
+        working = [table for table in map(str, range(tables)) if turns.is_working(table)]
+        if working:
+            table = working[step % len(working)]
+            read = next(sizes)
+            records += read
+            turns.charge(table, read)
+            if turns.must_pause(table, sleeps=False):
+                pausing.append((table, step + closing))
+        for table in [name for name, until in pausing if until <= step]:
+            turns.pause(table)
+            turns.ask(table)
+        pausing = [(name, until) for name, until in pausing if until > step]
+        begun += [table for table in turns.grant() if table not in begun]
+        # A table in progress takes so many turns before it pauses, and others as many more while it closes.
+        assert records <= tables * (turns_each + closing) * (quantum + MOST_RECORDS) * (1 + MOST_RECORDS // quantum)
+    assert begun == list(map(str, range(tables)))
 
 
 def test_tables_that_never_end_pause_after_their_turns_so_that_others_begin() -> None:
