@@ -70,7 +70,7 @@ def changes_for(table: DeltaTable, where: str, steps: Sequence[TargetStep], pipe
 
     :param table: the table
     :param where: the table, as in ``the Delta table /data/t``
-    :param steps: changes that a schema version demands
+    :param steps: the changes of the target that a schema version requires
     :param pipeline: name of the pipeline, for messages
     :raises ConfigError: if the table cannot make a change without loss
     """

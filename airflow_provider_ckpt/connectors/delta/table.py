@@ -84,10 +84,10 @@ def commit(
     *,
     replacing: bool = False,
 ) -> None:
-    """Commit data files and numbers as the version right after the opened one, or not at all.
+    """Commit data files and ``txn`` actions as the version right after the opened one, or not at all.
 
-    An error may be raised although the commit succeeded (if Delta's checkpoint of the log fails afterwards); open the
-    table again to find out.
+    An error may be raised although the commit succeeded, for example if Delta cannot write a checkpoint of the log
+    afterwards. To find out, open the table again.
 
     :param table: the opened version that the commit builds on
     :param path: directory of the table
@@ -234,7 +234,7 @@ def _properties(transactions: Mapping[str, int], note: Mapping[str, Any]) -> Com
 
 
 def _sync_log(path: Location, version: int) -> None:
-    """Flush the log entry of a version to the disk, unless it is missing, and so included in a checkpoint of the log.
+    """Flush the log entry of a version to the disk; do nothing if a checkpoint of the log has replaced the entry.
 
     :param path: directory of the table
     :param version: number of the version
@@ -243,7 +243,7 @@ def _sync_log(path: Location, version: int) -> None:
 
 
 def has_newer_version(table: DeltaTable, path: Location) -> bool:
-    """Return whether a table has a newer version than the opened one.
+    """Return whether a table has a newer version than the opened one; False if there is no table any more.
 
     :param table: the opened version
     :param path: directory of the table
@@ -253,9 +253,10 @@ def has_newer_version(table: DeltaTable, path: Location) -> bool:
 
 
 def data_files(table: DeltaTable, path: Location) -> Iterator[tuple[Location, int | None]]:
-    """Yield each data file of an opened version that is below the table's directory, with its recorded size in bytes.
+    """Yield each data file of an opened version, with its size in bytes as the log records it.
 
-    Files of another table that are in an object store are left out; the log of a shallow clone may refer to such files.
+    A file that the log names by the URL of an object store is left out: it belongs to another table, of which this one
+    is a shallow clone.
 
     :param table: the opened version
     :param path: directory of the table
@@ -269,7 +270,7 @@ def data_files(table: DeltaTable, path: Location) -> Iterator[tuple[Location, in
 
 
 def counted_rows(table: DeltaTable, path: Location) -> int:
-    """Return the number of rows in an opened version; unlike :func:`row_count`, count in files that have no statistics.
+    """Return the number of rows in an opened version, as :func:`row_count` does, but read files without statistics.
 
     :param table: the opened version
     :param path: directory of the table
@@ -296,11 +297,11 @@ def counted_rows(table: DeltaTable, path: Location) -> int:
 
 
 def row_count(table: DeltaTable, path: Location) -> int | None:
-    """Return the number of rows in an opened version, by its log's statistics, without rows marked as deleted.
+    """Return the number of rows in an opened version, as counted by its log; rows marked as deleted do not count.
 
     :param table: the opened version
     :param path: directory of the table
-    :return: None if a file has no statistics
+    :return: None if the log has no count for a file
     :raises SinkError: if the deletion vectors, which mark rows as deleted, cannot be read
     """
     import pyarrow as pa

@@ -143,7 +143,7 @@ class DeltaVersion(ReplaceableVersion, AlterableVersion):
     def needed_changes(self, steps: Sequence[TargetStep]) -> Sequence[TargetStep]:
         """Return the changes of columns that this table still needs; see :meth:`AlterableVersion.needed_changes`.
 
-        :param steps: changes that a schema version demands
+        :param steps: the changes of the target that a schema version requires
         :raises ConfigError: if the table cannot make a change without loss
         """
         if self.table is None:

@@ -101,7 +101,7 @@ def changes_for(table: Table, steps: Sequence[TargetStep], pipeline: str) -> Seq
     """Return the changes of columns that a table still needs; see :func:`.column_changes.needed_changes`.
 
     :param table: the table
-    :param steps: changes that a schema version demands
+    :param steps: the changes of the target that a schema version requires
     :param pipeline: name of the pipeline, for messages
     :raises ConfigError: if the table cannot make a change without loss
     """
@@ -111,7 +111,7 @@ def changes_for(table: Table, steps: Sequence[TargetStep], pipeline: str) -> Seq
 
 
 def change_columns(transaction: Transaction, changes: Sequence[TargetStep]) -> None:
-    """Change the columns of a table within a transaction, each in a schema of its own: names may be given anew.
+    """Change the columns of a table within a transaction, each in a schema of its own, as a name may be used again.
 
     :param transaction: the transaction, which the caller commits
     :param changes: the changes, as :func:`changes_for` returned them
@@ -190,7 +190,7 @@ def named_type(name: str) -> IcebergType:
 
 
 def _widening_refusal(_: str, before: str, after: str) -> str | None:
-    """Return the reason why Iceberg does not change a type to a wider one, as a clause; None if it does.
+    """Return the reason why Iceberg does not change a type to a wider one, for an error message; None if it does.
 
     The library would also change the scale of a decimal type, which the format forbids: readers take the unscaled
     values of older files for values of the new scale.

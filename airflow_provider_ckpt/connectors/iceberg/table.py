@@ -89,7 +89,7 @@ class TableAddress:
     def create(self) -> Table:
         """Create the table without columns unless it exists, and return it; the first wave adds the columns.
 
-        So a fence can be committed before the columns of the rows are known.
+        This way, the fence can be committed before the columns of the rows are known.
 
         :raises SinkError: if the catalog fails
         :raises ConfigError: if the table is removed as soon as it is created
@@ -179,7 +179,7 @@ def data_files(table: Table, directory: Location) -> Iterator[tuple[Location, in
     left out.
 
     :param table: the table
-    :param directory: the table's directory
+    :param directory: the table's directory, for paths that are relative to it
     """
     snapshot = table.current_snapshot()
     if snapshot is None:
@@ -201,7 +201,7 @@ def live_files(table: Table) -> list[DataFile]:
     """Return the data files of the newest snapshot.
 
     :param table: the table
-    :raises SinkError: if rows of a file are marked as deleted, so that the files' row counts are not the table's
+    :raises SinkError: if rows of a file are marked as deleted, so that the table has fewer rows than its files
     """
     from pyiceberg.manifest import DataFileContent
 

@@ -1,11 +1,11 @@
 """An Iceberg table at one version, and commits on it: one attempt each, and always with a snapshot.
 
-A catalog does not compare whole tables. It accepts a commit if the snapshot that the commit names as the last one still
-is the last, and applies the commit to whatever else has changed in the table; changed properties go unnoticed. So every
-commit of this sink, including the fence's, creates a snapshot (an empty one if there are no rows), and the catalog
-refuses every commit that was prepared before it. The library's own commit would then load the newest table and retry by
-itself (property ``commit.retry.num-retries``), past a fence that it does not know. It is therefore not used. Nor is its
-clean-up, which takes a conflict as proof that nothing was committed, although a response may have been lost.
+A catalog accepts a commit if the table's newest snapshot is still the one on which the commit was prepared, even if
+other things, such as properties, have changed in the table. So every commit of this sink, including the fence's,
+creates a snapshot (an empty one if there are no rows), and the catalog then refuses every commit that was prepared
+before. After such a refusal, the library's own commit would load the newest table and retry by itself (property
+``commit.retry.num-retries``), and so bypass a new fence. It is therefore not used. Nor is the library's clean-up, which
+takes a conflict as proof that nothing was committed, although a response may have been lost.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ class IcebergVersion(ReplaceableVersion, AlterableVersion):
     def needed_changes(self, steps: Sequence[TargetStep]) -> Sequence[TargetStep]:
         """Return the changes of columns that this table still needs; see :meth:`AlterableVersion.needed_changes`.
 
-        :param steps: changes that a schema version demands
+        :param steps: the changes of the target that a schema version requires
         :raises ConfigError: if the table cannot make a change without loss
         """
         return changes_for(self.table, steps, self.layout.pipeline)

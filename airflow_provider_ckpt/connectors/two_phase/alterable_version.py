@@ -17,7 +17,7 @@ class AlterableVersion(TableVersion):
     def needed_changes(self, steps: Sequence[TargetStep]) -> Sequence[TargetStep]:
         """Return the changes that this table still needs; see :func:`.column_changes.needed_changes`.
 
-        :param steps: changes that a schema version demands
+        :param steps: the changes of the target that a schema version requires
         :raises ConfigError: if the table cannot make a change without loss
         """
 
@@ -31,7 +31,7 @@ class AlterableVersion(TableVersion):
         :param epoch: epoch of the run
         :param head: number of the new receipt node, which has the receipt of the schema version
         :param note: information for users, stored as metadata of the commit
-        :return: False if the newest version has to be looked at again: another writer committed first, or may have, or
-            a change was committed that the format commits on its own
+        :return: False if the caller has to open the newest version and try again: another writer committed first, or
+            may have, or only a part of the changes was committed
         :raises CkptError: if the commit failed for another reason
         """

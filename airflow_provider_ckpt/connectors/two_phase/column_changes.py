@@ -34,8 +34,8 @@ class ColumnRules:
     :param pipeline: name of the pipeline, for messages
     :param type_name: function that returns the name of the format's type for a Spark SQL type
     :param widening_refusal: function that receives the name of a column, its type and a wider type, and returns the
-        reason why the column cannot get the wider type, as a clause; None if it can
-    :param rename_refusal: the reason why the format does not rename columns, as a clause; None if it does
+        reason why the column cannot get the wider type, for an error message; None if it can
+    :param rename_refusal: the reason why the format does not rename columns, for an error message; None if it does
     """
 
     table: str
@@ -48,12 +48,12 @@ class ColumnRules:
 def needed_changes(
     columns: Mapping[str, TableColumn], steps: Sequence[TargetStep], rules: ColumnRules
 ) -> Sequence[TargetStep]:
-    """Return the changes that a table still needs, in order; ``type`` of ``add`` and ``widen`` is the format's type.
+    """Return those changes that a table has not made yet, in order; ``type`` of ``add`` and ``widen`` is the format's.
 
-    Nothing is needed if the table has no columns, since the first rows bring the columns.
+    The result is empty if the table has no columns, since it gets those of the first rows.
 
     :param columns: columns of the table, by name
-    :param steps: changes that a schema version demands
+    :param steps: the changes of the target that a schema version requires
     :param rules: rules of the format
     :raises ConfigError: if the table cannot make a change without loss
     """
@@ -75,7 +75,7 @@ def needed_changes(
 
 
 def _needed(now: Mapping[str, TableColumn], step: TargetStep, rules: ColumnRules) -> TargetStep | None:
-    """Return the change that a table needs to make a step; None if it has made the step already.
+    """Return the change that a table needs for a step; None if it has made the step, or lacks the column to change.
 
     :param now: columns of the table, by name
     :param step: the step

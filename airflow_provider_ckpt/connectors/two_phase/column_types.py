@@ -72,9 +72,9 @@ def differences(
 
 
 def rows_may_lack_columns(pipeline: Pipeline) -> bool:
-    """Return whether the rows of a pipeline may lack nullable columns of the table, which are null for them then.
+    """Return whether the rows of a pipeline may lack nullable columns of the table, so that the table stores nulls.
 
-    The rows of a schema version lack the columns that the version leaves out.
+    For example, the rows of a schema version lack the columns that the version leaves out.
 
     :param pipeline: the pipeline
     """

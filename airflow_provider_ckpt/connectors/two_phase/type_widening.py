@@ -12,7 +12,7 @@ _DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
 
 
 def is_wider(before: str, after: str) -> bool:
-    """Return whether a type has all values of another type, and more.
+    """Return whether a type has all values of another type, and more; False for types of different kinds.
 
     :param before: name of the narrower type
     :param after: name of the type that may be wider
