@@ -39,7 +39,7 @@ def is_dead(owner: str) -> bool:
 
 
 def is_held(lease: Mapping[str, Any]) -> bool:
-    """Return whether a lease has an owner that may be alive.
+    """Return whether a lease has not expired and has an owner that may be alive.
 
     :param lease: the lease, as the ledger's ``status`` returns it
     """

@@ -31,7 +31,7 @@ def adopt(
     :param proposal: id of the approved proposal that the action carries out, which cannot be used again; None if the
         action needs no approval
     :return: the result, with the ledger under whose id the receipts of this pipeline are read, before and after
-    :raises ConfigError: if the sink holds no receipts under this id, or already receipts of this ledger
+    :raises ConfigError: if the sink has no receipts under this id, or already has receipts of this ledger
     """
     opened = OpenConnectors(setup)
     try:

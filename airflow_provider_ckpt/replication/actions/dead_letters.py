@@ -102,7 +102,9 @@ def export_document(entry: IndexEntry, stored: StoredDeadLetter) -> dict[str, An
 
 
 def make_action(setup: PipelineContext, kind: ActionKind, selection: Selection, query: str | None = None) -> Action:
-    """Return the action that replays or discards the parked dead letters of a selection, which may be empty.
+    """Return the action that replays or discards the parked dead letters of a selection.
+
+    If none are selected, the list of dead letters in the action is empty.
 
     For an upsert sink, a replay begins with the newest dead letter: of two parked versions of a row, the newer one then
     finds the key absent.

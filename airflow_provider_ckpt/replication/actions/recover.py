@@ -1,4 +1,4 @@
-"""Recover records above the low watermark that are unaccounted for: find their ranges, and have them read again.
+"""Recover records above the low watermark that were never read: find their ranges, and have them read.
 
 A recovery also decides which alarms of the source it ends (semantics, section 5). A source raises an alarm, which makes
 planning fail, when it notices that positions below the checkpoint were assigned.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.ledger.types import PartitionRecord
 
 _MAX_RANGES = 500
-"""Maximum number of ranges of late records that one recovery reads again; each becomes a side partition."""
+"""Maximum number of ranges of late records that one recovery reads; each becomes a side partition."""
 
 _NO_END = 2**63
 """End of a range that is open at its end, above all positions."""
@@ -33,12 +33,14 @@ _NO_END = 2**63
 
 @dataclass(frozen=True, slots=True)
 class Unaccounted:
-    """Ranges with records that are unaccounted for, and the action that reads them again.
+    """Ranges with records that are unaccounted for, and the action that reads these records.
+
+    Records are unaccounted for if no receipt counts them. Some cannot be distinguished from records that were read.
 
     :param found: all such ranges
-    :param to_read: ranges that the action reads again, at least in part
-    :param remaining: ranges that the action does not read again, or not completely
-    :param action: action that reads ``to_read`` again. It also ends the alarm of a partition if it reads all late rows
+    :param to_read: ranges that the action reads, at least in part
+    :param remaining: ranges that the action does not read, or not completely
+    :param action: action that reads ``to_read``. It also ends the alarm of a partition if it reads all late rows
         of the partition and leaves none of its ranges unaccounted for. None if there is nothing to do
     :param alarms: alarms that the action does not end, each with ``partition``, ``seen`` (what the source noticed),
         ``reason`` (why the alarm stays) and ``ended_by`` (what a user can do)
@@ -126,11 +128,11 @@ def find_unaccounted(setup: PipelineContext) -> Unaccounted:
 
 
 def _remaining_alarms(alarm: PlanningAlarm, reread_ranges: Sequence[Range], left: Sequence[Range]) -> dict[str, str]:
-    """Return the evidence of an alarm that remains after some ranges were read again, each with the reason.
+    """Return the evidence for which an alarm stays although the action reads some ranges, each with the reason.
 
     :param alarm: the alarm
-    :param reread_ranges: ranges that are read again
-    :param left: ranges of the same partition that are unaccounted for and are not read again as a whole
+    :param reread_ranges: ranges that the action reads
+    :param left: ranges of the same partition that are unaccounted for and that the action does not read as a whole
     :return: reason by description of the evidence; empty if the whole alarm ends
     """
     found: dict[str, str] = {}
@@ -177,7 +179,7 @@ def _describe_remaining(
 
 
 def _readable_ranges(item: MissingRange) -> Sequence[Range]:
-    """Return the parts of a missing range that can be read again without delivering any record twice.
+    """Return the parts of a missing range that can be read without delivering any record twice.
 
     :param item: a range with records that are unaccounted for
     """
@@ -185,7 +187,7 @@ def _readable_ranges(item: MissingRange) -> Sequence[Range]:
 
 
 def recover(setup: PipelineContext, *, dry_run: bool, actor: str, reason: str | None = None) -> dict[str, Any]:
-    """Find records above the low watermark that are unaccounted for, and have them read again.
+    """Find records above the low watermark that no receipt accounts for, and have the next run read them.
 
     Late records are read by position, only where no record was read before, so that a sink that appends gets none
     twice. Records that cannot be distinguished are listed. For an upsert sink the partition is rewound to its low
@@ -201,7 +203,9 @@ def recover(setup: PipelineContext, *, dry_run: bool, actor: str, reason: str | 
     :param dry_run: only find these records, and change nothing
     :param actor: the user who requests the action, such as ``cli:ann@host7``
     :param reason: the user's explanation, which the audit log stores
-    :returns: missing ranges, the result of the action, and the ranges and alarms that it does not settle, JSON-ready
+    :returns: JSON-ready dict of the missing ranges (``missing``), those that the next run reads (``to_be_read_again``),
+        the positions of a rewind (``rewinds_to``), the result of the action, and the ranges (``left``) and alarms
+        (``alarms``) that it does not settle
     """
     unaccounted = find_unaccounted(setup)
     action = unaccounted.action

@@ -39,7 +39,7 @@ class TablesWithWork:
     def in_order(self) -> list[str]:
         """Names of the tables with work in the order in which they are to begin: those with the fewest records first.
 
-        So no table waits for a larger one to begin, however many tables have more work.
+        So the beginning of a table does not depend on tables that have more records.
         """
         return sorted(self.work, key=lambda name: (self.work[name], name))
 
@@ -58,7 +58,7 @@ def find_tables_with_work(
     :param connections: returns the connection of an id, or raises :class:`ConfigError`
     :param only: names of the tables to compare, as ``schema.table``, so that all other tables count as having no work;
         None to compare all tables
-    :raises ConfigError: if the connector of the source has no databases of many tables
+    :raises ConfigError: if the connector of the source does not support declarations of many tables
     :raises SourceError: if the database cannot be reached
     """
     connection = connections(database.connection) if database.connection else None

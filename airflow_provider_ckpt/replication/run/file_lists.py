@@ -49,7 +49,8 @@ def restore_lost_files(run: Run, *, started: bool) -> Start | None:
 
     :param run: run in progress, whose lease is held and whose source and sink are open
     :param started: whether the ledger knows the source's partitions; then the files are stored in the ledger here
-    :returns: start of the source according to the sink's lists, if the ledger does not know the source's partitions
+    :returns: start of the source according to the sink's lists; None if the ledger knows the source's partitions, or
+        the sink lists no files
     :raises SourceError: if the sink has receipts of files that neither the sink's lists nor the ledger name
     """
     if not run.pipeline.source.discovers_files:

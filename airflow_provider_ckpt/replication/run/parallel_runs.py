@@ -22,7 +22,7 @@ _STOP_SECONDS = 20.0
 """Longest time in seconds to wait for the runs in progress after they were asked to stop."""
 
 _CHECK_SECONDS = 1.0
-"""Seconds between two checks of a paused run whether the runs must stop."""
+"""Interval, in seconds, at which a paused run checks whether the runs must stop."""
 
 T = TypeVar("T")
 

@@ -23,7 +23,7 @@ def reconcile(run: Run, records: Mapping[str, PartitionRecord] | None = None) ->
     Receipts that the ledger does not know are imported (see ``core/reconcile.py``).
 
     :param run: the run, whose lease is held
-    :param records: the ledger's partitions, if the caller has them
+    :param records: the ledger's partitions; None to read them from the ledger
     """
     pipeline = run.pipeline.name
     with run.step("reconcile"):
