@@ -339,9 +339,9 @@ OF_SEVERAL_RUNS: Sequence[Mutant] = (
     ),
     Mutant(
         "turns: a wave may have any number of records",
-        "replication/run/wave_loop.py",
-        "WaveLoop._within_turn",
-        "most is None or registry.is_two_phase(self._pipeline)",
+        "replication/run/wave_batches.py",
+        "WaveBatches._within_turn",
+        "most is None or self._is_two_phase",
         "True",
         test="tests/integration/replication/test_policy_keys.py"
         "::test_a_wave_has_fewer_batches_while_other_runs_wait_for_their_turn",

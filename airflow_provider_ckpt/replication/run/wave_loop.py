@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors import registry
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
-from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, BatchState
+from airflow_provider_ckpt.core.batch import Batch, BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import (
     DeadlineError,
@@ -20,12 +20,7 @@ from airflow_provider_ckpt.core.errors import (
     LedgerUnavailableError,
 )
 from airflow_provider_ckpt.core.failure_decisions import RetryBatch
-from airflow_provider_ckpt.core.lane_assignment import (
-    distribute,
-    first_of_each_partition,
-    within_records,
-    without_blocked,
-)
+from airflow_provider_ckpt.core.lane_assignment import distribute, without_blocked
 from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.core.ranges import position_text
 from airflow_provider_ckpt.core.wave_messages import Outcome, Wave
@@ -36,6 +31,7 @@ from airflow_provider_ckpt.replication.run.outage_wait import OutageWait
 from airflow_provider_ckpt.replication.run.refresh import Refresh, publication_policy
 from airflow_provider_ckpt.replication.run.settle import WaveSettlement
 from airflow_provider_ckpt.replication.run.time_budget import GRACE, TimeBudget
+from airflow_provider_ckpt.replication.run.wave_batches import WaveBatches
 from airflow_provider_ckpt.replication.setup import utcnow
 from airflow_provider_ckpt.spark.job import Job
 
@@ -46,9 +42,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_FIRST_WAVE_BATCHES = 256
-_LEAST_WAVE_BATCHES = 16
-_WAVE_SECONDS = 10.0
 _MAX_RESTARTS = 10
 """Maximum number of times that a run restarts Spark. It suffices until two batches that kill Spark are held."""
 _OVERDUE_HINT = (
@@ -73,16 +66,15 @@ class WaveLoop:
         self._engine = engine
         self._rounds = rounds
         self._plan_on = plan_on
-        self._cadence = run.pipeline.commit_strategy.cadence
         self._at_most_once = run.pipeline.delivery == "at_most_once"
         self._skipped: set[BatchKey] = set()
         self._wave_number = 0
-        self._limit = _FIRST_WAVE_BATCHES
         self._revivals = 0
         self._settlement = WaveSettlement(run, self._random_deviation)
         self._task_builder = TaskBuilder(run)
         self._random = random.Random()  # noqa: S311  # spreads retries, guards nothing
         self._time_budget = TimeBudget(run, self._random_deviation)
+        self._wave_batches = WaveBatches(run, self._time_budget)
         self._outage_wait = OutageWait(run, self._time_budget)
         self._refresh = Refresh(run) if run.pipeline.refreshes else None
 
@@ -198,9 +190,8 @@ class WaveLoop:
         # The current schema version may be newer than the columns that Spark knew when it started.
         as_read = shape is not None and not (self._pipeline.transform.select or self._pipeline.transform.python)
         self._run.sink.check_columns(shape.outputs if shape is not None and as_read else ready.columns)
-        lanes = self._pipeline.consumer.lane_count(ready.parallelism)
-        lanes = min(lanes, self._run.setup.turn.most_lanes or lanes)
-        chosen = self._within_turn(self._choose_batches(due, lanes), lanes)
+        lanes = self._wave_batches.lane_count(ready.parallelism)
+        chosen = self._wave_batches.choose(due, lanes)
         # Before the batches begin, so that a batch whose file is gone stays planned instead of counting as sent.
         tasks = self._task_builder.tasks(chosen)
         self._skipped.update(self._task_builder.refused)
@@ -211,7 +202,7 @@ class WaveLoop:
         self._run.ledger.begin(self._run.lease, keys, now=utcnow(), run=self._run.id, at_most_once=self._at_most_once)
         packed = distribute(tasks, lanes, pinned=self._pipeline.pinned)
         self._wave_number += 1
-        wave = Wave(self._wave_number, packed, self._wave_seconds(), None if shape is None else shape.to_json())
+        wave = Wave(self._wave_number, packed, self._wave_batches.seconds(), None if shape is None else shape.to_json())
         started = time.monotonic()
         self._settlement.begin_wave(keys)
         self._run.metrics.started(len(keys))
@@ -287,37 +278,6 @@ class WaveLoop:
         )
         self._run.summary.spark_started = True
 
-    def _choose_batches(self, due: list[Batch], lanes: int) -> list[Batch]:
-        """Return the batches of the next wave: one that must run alone, or as many as a wave is likely to complete.
-
-        :param due: batches whose next attempt may begin now
-        :param lanes: number of lanes
-        """
-        alone = [batch for batch in due if batch.alone]
-        if alone:
-            return alone[:1]
-        if self._at_most_once:
-            return first_of_each_partition(due, pinned=self._pipeline.pinned)[:lanes]
-        if self._pipeline.commit_strategy.commit_mode == "sync":
-            found = first_of_each_partition(due, pinned=self._pipeline.pinned)
-            return found if self._pipeline.pinned else found[:lanes]
-        if registry.is_two_phase(self._pipeline):  # its waves are settled as a whole
-            return due[: min(self._limit, self._cadence.max_batches)]
-        return due[: self._limit]
-
-    def _within_turn(self, chosen: list[Batch], lanes: int) -> list[Batch]:
-        """Return the batches of a wave that the rest of the run's turn suffices for.
-
-        Each wave of a two-phase sink is a commit, so its batches are left to the pipeline's commit interval.
-
-        :param chosen: batches of the wave
-        :param lanes: number of lanes
-        """
-        most = self._run.setup.turn.most_records
-        if most is None or registry.is_two_phase(self._pipeline):
-            return chosen
-        return within_records(chosen, most, lanes)
-
     def _settle(self, outcomes: Sequence[Outcome], started: float, policy: DeliveryPolicy | None = None) -> None:
         """Settle a wave by its outcomes, log it, and halt or wait if the policy says so.
 
@@ -330,9 +290,7 @@ class WaveLoop:
         self._count(outcomes, settlement)
         seconds = time.monotonic() - started
         read = sum(outcome.receipt.counts.read for outcome in outcomes if outcome.receipt is not None)
-        self._limit = max(
-            _LEAST_WAVE_BATCHES, 2 * sum(outcome.outcome is not AttemptOutcome.NOT_ATTEMPTED for outcome in outcomes)
-        )
+        self._wave_batches.learn(outcomes)
         log.info(
             "Wave %d of %s: %d of %d batches got their verdict, %s records in %.1f s (%s records/s), checkpoint %s",
             self._wave_number,
@@ -412,16 +370,6 @@ class WaveLoop:
         if self._at_most_once:
             acked = {receipt.key for receipt in settlement.acked}
             self._run.unconfirmed += sum(task.key not in acked for task in wave.tasks)
-
-    def _wave_seconds(self) -> float:
-        """Return the seconds after which lanes begin no more batches of a wave.
-
-        A two-phase sink commits at the end of a wave, so there the pipeline's commit interval decides.
-        """
-        seconds = self._cadence.max_interval or _WAVE_SECONDS
-        if not registry.is_two_phase(self._pipeline):
-            seconds = min(seconds, _WAVE_SECONDS)
-        return min(seconds, self._time_budget.seconds_left)
 
     def _random_deviation(self) -> float:
         return self._random.uniform(-1, 1)

@@ -1,0 +1,100 @@
+"""Choose the batches of a run's next wave: how many, for how many lanes, and for how long the wave begins batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.connectors import registry
+from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch
+from airflow_provider_ckpt.core.lane_assignment import first_of_each_partition, within_records
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.core.wave_messages import Outcome
+    from airflow_provider_ckpt.replication.run.run import Run
+    from airflow_provider_ckpt.replication.run.time_budget import TimeBudget
+
+_FIRST_WAVE_BATCHES = 256
+_LEAST_WAVE_BATCHES = 16
+_WAVE_SECONDS = 10.0
+
+
+class WaveBatches:
+    """Choice of the batches for each wave of one :class:`Run`, which learns from the waves that have ended.
+
+    :param run: run in progress
+    :param time_budget: the run's time budget, within which each wave has to begin its batches
+    """
+
+    def __init__(self, run: Run, time_budget: TimeBudget) -> None:
+        self._pipeline = run.pipeline
+        self._turn = run.setup.turn
+        self._time_budget = time_budget
+        self._cadence = run.pipeline.commit_strategy.cadence
+        self._is_two_phase = registry.is_two_phase(run.pipeline)
+        self._limit = _FIRST_WAVE_BATCHES
+
+    def lane_count(self, parallelism: int) -> int:
+        """Return the number of lanes of the next wave.
+
+        :param parallelism: number of cores of the Spark master
+        """
+        lanes = self._pipeline.consumer.lane_count(parallelism)
+        return min(lanes, self._turn.most_lanes or lanes)
+
+    def choose(self, due: Sequence[Batch], lanes: int) -> Sequence[Batch]:
+        """Return the batches of the next wave.
+
+        :param due: batches whose next attempt may begin now, oldest first
+        :param lanes: number of lanes
+        """
+        return self._within_turn(self._completable(due, lanes), lanes)
+
+    def _completable(self, due: Sequence[Batch], lanes: int) -> Sequence[Batch]:
+        """Return one batch that must run alone, or as many batches as a wave is likely to complete.
+
+        :param due: batches whose next attempt may begin now
+        :param lanes: number of lanes
+        """
+        alone = [batch for batch in due if batch.alone]
+        if alone:
+            return alone[:1]
+        if self._pipeline.delivery == "at_most_once":
+            return first_of_each_partition(due, pinned=self._pipeline.pinned)[:lanes]
+        if self._pipeline.commit_strategy.commit_mode == "sync":
+            found = first_of_each_partition(due, pinned=self._pipeline.pinned)
+            return found if self._pipeline.pinned else found[:lanes]
+        if self._is_two_phase:  # its waves are settled as a whole
+            return due[: min(self._limit, self._cadence.max_batches)]
+        return due[: self._limit]
+
+    def _within_turn(self, chosen: Sequence[Batch], lanes: int) -> Sequence[Batch]:
+        """Return the batches of a wave that the rest of the run's turn suffices for.
+
+        Each wave of a two-phase sink is a commit, so its batches are left to the pipeline's commit interval.
+
+        :param chosen: batches of the wave
+        :param lanes: number of lanes
+        """
+        most = self._turn.most_records
+        if most is None or self._is_two_phase:
+            return chosen
+        return within_records(chosen, most, lanes)
+
+    def seconds(self) -> float:
+        """Return the seconds after which lanes begin no more batches of the next wave.
+
+        A two-phase sink commits at the end of a wave, so there the pipeline's commit interval decides.
+        """
+        seconds = self._cadence.max_interval or _WAVE_SECONDS
+        if not self._is_two_phase:
+            seconds = min(seconds, _WAVE_SECONDS)
+        return min(seconds, self._time_budget.seconds_left)
+
+    def learn(self, outcomes: Sequence[Outcome]) -> None:
+        """Limit the next wave to twice the number of batches that the last wave has attempted, but at least 16.
+
+        :param outcomes: outcomes of the last wave's batches
+        """
+        attempted = sum(outcome.outcome is not AttemptOutcome.NOT_ATTEMPTED for outcome in outcomes)
+        self._limit = max(_LEAST_WAVE_BATCHES, 2 * attempted)
