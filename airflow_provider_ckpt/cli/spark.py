@@ -20,7 +20,10 @@ _ANY_PIPELINE = {
     "transform": {"decode": "json", "schema": "value string"},
     "sink": {"type": "files", "format": "jsonl", "path": "/out"},
 }
-"""Declaration in place of any pipeline without Spark properties of its own; all such pipelines share one driver."""
+"""Declaration with which ``start`` without a file starts a driver.
+
+It stands for every pipeline without Spark properties of its own, since all of these share one driver.
+"""
 
 
 def _table(result: dict[str, Any], out: TextIO) -> None:

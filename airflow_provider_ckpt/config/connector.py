@@ -70,7 +70,7 @@ class SinkType:
         the sink two-phase; None, or a function that returns None, if the writer commits each batch
     :param dead_letter_place: function that returns a phrase for the place where the sink stores dead letters, such as
         ``table letters of connection lake``; its arguments are the pipeline and a function that returns the connection
-        of an id. None if the phrase for the target is also right for the dead letters
+        of an id. None to name the type and place of the sink instead, such as ``the files sink, /out``
     :param dead_letter_keys: keys of ``dead_letter_queue`` that apply if the sink stores the dead letters
     :param conformance: module of tests that run the conformance suite of sinks beside the target of a pipeline; the
         environment variable ``AIRFLOW_CKPT_CONFORMANCE_FILE`` holds the path of the pipeline's file. None if there are
@@ -96,7 +96,7 @@ class DeadLetterStoreType:
         ``SinkType.dead_letter_place``
     :param keys: keys of ``dead_letter_queue`` that apply to the store: some of ``connection``, ``topic``, ``brokers``,
         ``compression``, ``table`` and ``path``
-    :param needed: the required ones of these keys, each with a phrase for its meaning
+    :param needed: the required ones of these keys, each with its meaning for error messages
     :param needs_connection: whether the store requires a connection: that of ``dead_letter_queue.connection``, or of a
         sink or source of the same type
     :param instead_of_connection: key that makes a connection unnecessary; if the key is given without ``sink``, this

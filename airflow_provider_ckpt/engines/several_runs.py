@@ -31,7 +31,10 @@ _QUANTUM = 100_000
 """Number of records after which a run's turn to execute waves ends if another run waits: a few seconds of work."""
 
 _IN_PROGRESS_EACH = 2
-"""Number of runs in progress on a shared Spark, per run that may work at once; the others wait for turn or retry."""
+"""Number of runs in progress on a shared Spark for each run that may work at once.
+
+Those that do not work wait for their turn, or for the time of a retry.
+"""
 
 _TURNS_EACH = 10
 """Number of turns after which a run pauses if another one waits to begin: a million records, after which the second

@@ -152,7 +152,7 @@ def _pipeline_name(context: Context) -> str:
 
 
 def _describe_task(context: Context) -> str:
-    """Return a phrase that names the current task, its DAG and its DAG run."""
+    """Return the name of the current task with its DAG and DAG run: ``task load[2] of shop, run manual__1``."""
     ti = context["ti"]
     member = f"[{ti.map_index}]" if ti.map_index not in (None, -1) else ""
     return f"task {ti.task_id}{member} of {ti.dag_id}, run {ti.run_id}"
@@ -167,7 +167,9 @@ def _error_text(error: Mapping[str, Any] | None) -> str:
 
 
 def _dead_letter_location(status: Mapping[str, Any]) -> str | None:
-    """Return a phrase for the place of a pipeline's dead letters, by the newest run's declaration; None if unknown.
+    """Return the place of a pipeline's dead letters, by the newest run's declaration; None if it is unknown.
+
+    For example: ``topic orders-dlq of connection k``.
 
     :param status: status of the pipeline from the ledger
     """

@@ -28,10 +28,10 @@ class Notice:
     """Notice about one run. Templates of notification channels get it under the name ``ckpt``.
 
     :param pipeline: name of the pipeline
-    :param task: phrase that names the task and its DAG run
+    :param task: name of the task with its DAG and DAG run, such as ``task load of shop, run manual__1``
     :param dead_lettered: number of records that this run dead-lettered
     :param errors: number of errors by error type, including the errors of dead letters
-    :param where: phrase for the place where the dead letters are stored; None if unknown
+    :param where: place of the dead letters, such as ``topic orders-dlq of connection k``; None if unknown
     :param held: number of batches that are held now
     :param held_batches: some of the held batches, each with ``batch`` (its name) and ``error`` (text)
     :param expired: ranges that expired without a receipt, each with ``partition`` and ``range`` (start, end)

@@ -101,7 +101,7 @@ class CkptSummaryOperator(CkptStepOperator):
 
 
 def describe_dead_letter_location(pipeline: Pipeline, connections: Callable[[str], Connection]) -> str:
-    """Return a phrase for the place of a pipeline's dead letters, such as ``topic orders-dlq of connection k``.
+    """Return the place of a pipeline's dead letters for messages, such as ``topic orders-dlq of connection k``.
 
     :param pipeline: the pipeline's declaration
     :param connections: function that returns the connection of an id; a connection may name the folder from which

@@ -34,9 +34,10 @@ _WANTED, _JUDGED = "__wanted", "__judged"
 
 
 def apply(frame: DataFrame, pipeline: Pipeline, shape: RecordShape) -> DataFrame:
-    """Return each record with what becomes of it, and with the values of the output columns if it is to be delivered.
+    """Return the records with their verdicts and, if they are to be delivered, the values of the output columns.
 
-    The control columns, of which :data:`VERDICT` says what becomes of a record, are listed in ``spark/columns.py``.
+    A verdict (:data:`VERDICT`) is null for a record to deliver, else ``filtered`` or an error. The control columns are
+    described in ``spark/columns.py``.
 
     :param frame: data frame with the control columns, then the source's columns; marker rows are passed on
     :param pipeline: the pipeline's declaration

@@ -74,10 +74,10 @@ def check_where(kind: DataType, pipeline: str, where: str) -> None:
 
 
 def _problem(kind: DataType, path: Sequence[str] = ()) -> str | None:
-    """Return a phrase for the error message if columns of a type are not allowed; None if they are.
+    """Return the part of an error message that tells why columns of a type are not allowed; None if they are.
 
     Not allowed are void, intervals, and structs that are empty or have names that differ only in case. An example of
-    the phrase is ``address.since is an interval, which no sink can store``.
+    the result is ``address.since is an interval, which no sink can store``.
 
     :param kind: Spark type of a column, or of a part of it
     :param path: names that lead from the column to this part, such as ``("address", "since")``; empty for the column
@@ -102,7 +102,9 @@ def _problem(kind: DataType, path: Sequence[str] = ()) -> str | None:
 
 
 def _names_problem(names: Iterable[str], where: str) -> str | None:
-    """Return a phrase for the error message if a name is empty or reserved, or if two differ only in case; else None.
+    """Return the part of an error message about names that are empty, reserved, or differ only in case; else None.
+
+    For example: ``Id and id differ only in case, which Spark ignores``.
 
     :param names: names of the columns
     :param where: name of the struct that has the columns, with a space at its end; empty for the columns of the
@@ -121,6 +123,9 @@ def _names_problem(names: Iterable[str], where: str) -> str | None:
 
 
 def _reserved_name_problem(names: Iterable[str]) -> str | None:
-    """Return a phrase for the error message that names the first reserved name; None if no name is reserved."""
+    """Return the part of an error message about the first reserved name; None if no name is reserved.
+
+    For example: ``__batch is a reserved name``.
+    """
     own = next((name for name in names if name.lower() in _RESERVED or _RESERVED_PATTERN.fullmatch(name)), None)
     return f"{own} is a reserved name" if own else None
