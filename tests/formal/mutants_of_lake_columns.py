@@ -170,14 +170,6 @@ OF_LAKE_COLUMNS: Sequence[Mutant] = (
         test=f"{_DELTA}::test_a_process_killed_between_the_commits_of_a_version_is_settled_by_the_next_run",
     ),
     Mutant(
-        "delta columns: a commit that lost its race is tried again by the library",
-        "connectors/delta/table.py",
-        "_properties",
-        "0",
-        "15",
-        test=f"{_TWO_PHASE}::TestFence::test_an_epoch_that_gets_stale_between_look_and_commit_changes_nothing[delta]",
-    ),
-    Mutant(
         "delta columns: narrower rows are written as they are",
         "connectors/delta/writer.py",
         "DeltaWriter._convert_rows",
