@@ -56,9 +56,9 @@ def read_outline(path: Path) -> Outline:
 
 
 def may_declare(path: Path, dag_id: str) -> bool:
-    """Return whether a pipeline's file may declare the DAG of an id, by a search of the text without parsing YAML.
+    """Return whether a pipeline's file may declare the DAG with a given id, by a search of the text for the id.
 
-    A file without the text cannot declare the DAG, unless an escape sequence or an environment variable hides the id.
+    The YAML is not parsed. The result is also True if an escape sequence or an environment variable may hide the id.
 
     :param path: the YAML file
     :param dag_id: id of the DAG

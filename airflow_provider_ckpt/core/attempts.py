@@ -76,8 +76,8 @@ class AttemptingPartition(AcknowledgingPartition):
         :param error: the error that the lane reported
         :param not_before: earliest start of the next attempt, UTC; None if it may start at once
         :param next_round: whether this round's attempts are used up, so that the next attempt is in the next round
-        :param counts: whether the failure counts against ``max_attempts``; one that ends the run, such as an outage of
-            the whole source or sink, does not
+        :param counts: whether the failure counts against ``max_attempts``; False for a failure that ends the run, such
+            as an outage of the whole source or sink
         :return: the ticket that is needed to begin the batch again, and the events for the audit log
         :raises LedgerStateError: if the attempt is not the open one
         """

@@ -29,7 +29,7 @@ class ColumnUse:
     :param positions: names of the cursor column and the key columns; of their changes, only a wider type is allowed
     :param chosen: whether ``transform.select`` or a Python function determines the columns of the target, so that no
         column is added to the target
-    :param used: function that returns whether an expression or function of the transform uses the column of a name
+    :param used: function that returns whether an expression or function of the transform uses a column, given its name
     :param reserved: names that no column of the target can have, such as those of control columns, in lower case
     """
 

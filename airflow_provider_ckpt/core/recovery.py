@@ -25,16 +25,17 @@ from airflow_provider_ckpt.core.ranges import Range, merge, subtract
 
 
 class MissingReason(StrEnum):
-    """Reason why a range is reported as missing: ``unreceipted``, ``late`` or ``changed``."""
+    """Reason why a range is reported as missing.
+
+    - ``unreceipted``: neither a receipt nor a batch covers it; the ledger's rules make this impossible, so it shows a
+      defect
+    - ``late``: the source contains records that were not there when the range was read
+    - ``changed``: the source contains other records than were read, and it is unknown which of them came late
+    """
 
     UNRECEIPTED = "unreceipted"
-    """Neither a receipt nor a batch covers the range. The ledger's rules make this impossible, so it shows a defect."""
-
     LATE = "late"
-    """The source contains records that were not there when the range was read."""
-
     CHANGED = "changed"
-    """The source contains other records than were read, and it cannot be determined which of them came late."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Names of the pipelines of a database's tables: ``<database>.<schema>.<table>``.
 
-A pipeline's ledger rows and receipts belong to its name. So two tables must have different names, whatever characters
-they contain, and a table's name must not depend on other tables. Letters, digits and ``_`` are kept; each byte of any
-other character, in UTF-8, becomes ``-`` and two hexadecimal digits.
+A pipeline's ledger rows and receipts belong to its name. So the pipelines of two tables must have different names,
+whatever characters the names of the tables contain, and no name may depend on other tables. Letters, digits and ``_``
+are kept; each byte of any other character, in UTF-8, becomes ``-`` and two hexadecimal digits.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def create_identity(target: FilesLayout) -> None:
 
 
 def receipts_without_file(target: FilesLayout, entries: Iterable[ClaimedReceipt]) -> Sequence[ClaimedReceipt]:
-    """Return the receipts whose files are neither visible nor staged; an empty list if readers may remove files.
+    """Return the receipts whose files are neither visible nor staged; empty if ``sink.files_may_go`` is set.
 
     :param target: paths of the sink
     :param entries: the receipts

@@ -76,8 +76,8 @@ def batch_groups(connection: Connection, row: sa.RowMapping, window: Range, widt
 
     A group contains the batches of one state that begin in one bucket of the window. Those that begin before the window
     and reach into it are in the first bucket; those outside the window form a group of their own. A group has the
-    columns ``state``, ``bucket`` (None outside the window), ``start`` and ``end`` (first and last position of its
-    batches), ``batches`` (their number), ``seq`` (the lowest), ``attempts`` (the highest number of attempts),
+    columns ``state``, ``bucket`` (None outside the window), ``start`` and ``end`` (first position of its batches, and
+    first one after them), ``batches`` (their number), ``seq`` (the lowest), ``attempts`` (the highest number of them),
     ``positions`` (the number of positions beyond the checkpoint), and the numbers of the batches that
 
     - end at or before the checkpoint (``passed``)

@@ -45,7 +45,7 @@ class ActionRequest:
     :param batches: for release, skip and replay, names of batches; for release and replay, none means all
     :param error_types: for replay, only dead letters of these types
     :param stop_at: for replay, maximum number of dead letters
-    :param ledger_id: for adopt, id of the ledger whose receipts the sink holds
+    :param ledger_id: for adopt, id of the ledger whose receipts the sink has
     """
 
     action: ActionKind

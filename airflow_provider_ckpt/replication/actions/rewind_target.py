@@ -94,7 +94,7 @@ def position_of_batch(setup: PipelineContext, key: BatchKey) -> dict[str, int]:
 
     :param setup: the pipeline with its ledger, connections and lease owner
     :param key: the batch
-    :raises ConfigError: if the sink holds no receipt of the batch
+    :raises ConfigError: if the sink has no receipt of the batch
     """
     opened = OpenConnectors(setup)
     try:

@@ -79,7 +79,7 @@ def restore_lost_files(run: Run, *, started: bool) -> Start | None:
 
 
 def refuse_unlisted_receipts(run: Run, receipts: Sequence[Receipt]) -> None:
-    """Raise an error if the sink holds a receipt for files that the ledger does not know.
+    """Raise an error if the sink has a receipt for files that the ledger does not know.
 
     :param run: run in progress, whose lease is held and whose source and sink are open
     :param receipts: receipts of the sink that the ledger did not know

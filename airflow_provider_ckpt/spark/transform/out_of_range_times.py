@@ -30,8 +30,10 @@ _SQL = {
     "timestamp": "timestamp_micros({microsecond})",
     "timestamp_ntz": "CAST(date_from_unix_date({day}) AS timestamp_ntz)",
 }
-"""By Spark SQL type of a column, SQL of the first moment of a day. ``{day}`` stands for the days since 1970,
-``{microsecond}`` for the microseconds."""
+"""By Spark SQL type of a column, SQL of the first moment of a day.
+
+``{day}`` stands for the number of days from 1970-01-01 to that moment, ``{microsecond}`` for the number of microseconds.
+"""
 
 _MICROSECONDS_A_DAY = 86_400_000_000
 _STAR = re.compile(r"(?:^|[^\w)\]`'\"\s])\s*\*")

@@ -67,7 +67,7 @@ def sweep(layout: ObjectLayout, receipts: ReceiptChain, head: int | None, epoch:
 
 
 def find_missing_files(layout: ObjectLayout, committed: Iterable[CommittedReceipt]) -> Sequence[CommittedReceipt]:
-    """Return the receipts whose objects are neither visible nor staged; an empty list if readers may remove files.
+    """Return the receipts whose objects are neither visible nor staged; empty if ``sink.files_may_go`` is set.
 
     :param layout: keys of the sink
     :param committed: the receipts
