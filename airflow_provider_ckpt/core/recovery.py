@@ -204,7 +204,7 @@ def find_unreceipted(account: PartitionAccount) -> list[MissingRange]:
 def comparable_ranges(
     account: PartitionAccount, sides: Iterable[PartitionAccount], *, before: datetime
 ) -> list[ReceiptedRange]:
-    """Return the ranges of a source partition with receipts that can be compared with the source, in order.
+    """Return the ranges of a source partition that have receipts and can be compared with the source, in order.
 
     The following are left out: ranges below the low watermark, receipts claimed after ``before``, and receipts of
     batches that were skipped, or sent and never confirmed.

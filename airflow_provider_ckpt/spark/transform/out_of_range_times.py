@@ -32,7 +32,7 @@ _SQL = {
 }
 """By Spark SQL type of a column, SQL of the first moment of a day.
 
-``{day}`` stands for the number of days from 1970-01-01 to that moment, ``{microsecond}`` for the number of microseconds.
+``{day}`` stands for the number of days from 1970-01-01 to it, ``{microsecond}`` for the number of microseconds.
 """
 
 _MICROSECONDS_A_DAY = 86_400_000_000
