@@ -51,8 +51,7 @@ def newest_event(asset: Asset) -> AssetEventResult | None:
 
 
 def wait_for_answer(operator: HITLOperator, context: Context, kwargs: Mapping[str, str]) -> NoReturn:
-    """Suspend the task of a question until a user has answered it; Airflow then calls the operator's
-    ``execute_complete``.
+    """Suspend a task that has asked users a question. Airflow calls ``execute_complete`` once a user has answered.
 
     Since Airflow 3.3 the scheduler waits for the answer. In older versions a trigger waits, so a triggerer must be
     running.

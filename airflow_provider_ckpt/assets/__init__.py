@@ -1,1 +1,1 @@
-"""Assets of pipelines: ``pipeline.pipeline_asset``, which runs update, and ``work.work_asset``, which starts runs."""
+"""Assets of pipelines: ``pipeline_asset`` gets an event when a run has ended, ``work_asset`` when a run is due."""

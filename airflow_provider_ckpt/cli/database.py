@@ -45,7 +45,8 @@ def show(args: Namespace) -> dict[str, Any]:
     """Show the tables that the declaration ``args.file`` selects, and their numbers of new records; nothing is changed.
 
     :return: JSON-ready: patterns, tables, new, ignored and gone tables, and errors
-    :raises FailedError: if a table or a pattern has an error, or nothing may be replicated; it contains the result
+    :raises FailedError: if a table or a pattern has an error, or ``new_tables`` or ``gone_tables`` halts runs; it
+        contains the result
     """
     from airflow_provider_ckpt.ledger_location import open_ledger
 

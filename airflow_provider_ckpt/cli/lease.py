@@ -27,9 +27,10 @@ def _table(result: dict[str, Any], out: TextIO) -> None:
 
 @command(_table)
 def lease(args: Namespace) -> dict[str, Any]:
-    """Return the owner of the lease of ``args.pipeline``; with ``--break`` take the lease from its owner first.
+    """Return the state of the lease of ``args.pipeline``; with ``--break`` take the lease from its owner first.
 
-    :return: owner, epoch and expiry, JSON-ready; after ``--break`` the former owner and the new epoch
+    :return: owner, epoch and expiry, JSON-ready; the owner is None if nobody holds the lease. After ``--break`` the
+        former owner and the new epoch
     :raises ConfigError: if the reason is missing with ``--break``
     """
     from airflow_provider_ckpt.ledger_location import open_ledger

@@ -23,7 +23,7 @@ def accept_sink(args: Namespace) -> dict[str, Any]:
     receipt. With ``--keep`` they continue from the checkpoint, and the lost records remain lost.
 
     :param args: parsed arguments of the command
-    :return: result document, see :func:`.change_sink`
+    :return: result document, a JSON-ready dict: whether the action was applied, and the state before and after it
     :raises ConfigError: if not exactly one of ``--resend`` and ``--keep`` is given, or the reason is missing
     """
     if args.resend == args.keep:

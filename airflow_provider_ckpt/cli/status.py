@@ -57,7 +57,7 @@ def _table(status: dict[str, Any], out: TextIO) -> None:
 
 @command(_table)
 def show(args: Namespace) -> dict[str, Any]:
-    """Return the status of the pipeline ``args.pipeline``, its last DAG run, and the stored actions, JSON-ready."""
+    """Return the status of the pipeline ``args.pipeline``, its last DAG run, and its stored actions, JSON-ready."""
     from airflow_provider_ckpt.ledger_location import open_ledger
 
     with open_ledger(args.ledger) as ledger:

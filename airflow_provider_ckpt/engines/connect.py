@@ -207,7 +207,10 @@ class ConnectEngine:
 
 
 def _python_error(error: Exception) -> str:
-    """Return the line of a Python worker's traceback that names the import error or the version mismatch."""
+    """Return the line of a Python worker's traceback that names the import error or the version mismatch.
+
+    The caller has checked that there is one.
+    """
     return next(line.strip() for line in str(error).splitlines() if _PYTHON_MISMATCH.search(line))
 
 

@@ -90,7 +90,7 @@ def spark_class_archive(environment: Mapping[str, str], class_path: str) -> Clas
 
 
 def _directory() -> Path:
-    """Return the directory of the class archives: the configured one, else one in the user's cache directory.
+    """Return the directory of the class archives: ``[ckpt] spark_head_start_directory``, else one in the user's cache.
 
     The path is relative, and must not be used, if the user's home directory is unknown.
     """

@@ -48,7 +48,7 @@ def _unusable(path: Path, reason: str) -> EngineError:
     """Return the error for a path that cannot be the runtime directory, or that another user may have put there.
 
     :param path: the path
-    :param reason: phrase that says why the path is refused
+    :param reason: reason why the path is refused, which the message quotes in parentheses
     """
     return EngineError(
         f"{path} is not a directory of this user with mode 0700 ({reason}): delete it, or set XDG_RUNTIME_DIR to a "

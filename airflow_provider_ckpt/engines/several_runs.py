@@ -62,14 +62,14 @@ def run_several(
 
     The leases of the runs in progress are renewed together.
 
-    :param setups: the pipelines with their ledger, connections and lease owners, by a name of each, in the order in
-        which they begin
+    :param setups: by name, such as the pipeline's, each pipeline with its ledger, connections and lease owner, in the
+        order in which the runs begin
     :param at_once: largest number of runs that execute waves at a time; None for four, or for one if any of the
-        pipelines starts a Spark of its own. On a shared Spark, as many further runs may be in progress and wait for
-        their turn, and a run pauses if it has had many turns and others wait to begin
+        pipelines starts a Spark of its own. On a shared Spark, the same number of further runs may be in progress and
+        wait for their turn, and a run pauses after ten turns if another one waits to begin
     :param lanes_each: largest number of lanes that a run occupies while another one works or waits for its turn; None
         for no limit
-    :return: the result of each, by the same names
+    :return: the result of each run, by the names in ``setups``
     """
     renewals = {ledger: LeaseRenewals(ledger) for ledger in {setup.ledger for setup in setups.values()}}
     own_spark = any(starts_own_spark(setup.pipeline) for setup in setups.values())

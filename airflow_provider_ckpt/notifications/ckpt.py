@@ -126,8 +126,8 @@ class CkptNotifier(BaseNotifier):
 def _describe_failure(exception: object) -> str | None:
     """Return a sentence about the failure of a task; None without an exception.
 
-    An error of this package contains no secret, so its message is used. For any other exception the sentence has only
-    the type.
+    The message of an error of this package, or of ``AirflowFailException``, is used, since it contains no secret. For
+    any other exception the sentence has only the type.
 
     :param exception: the exception with which the task failed; None if it did not fail
     """
@@ -159,7 +159,7 @@ def _describe_task(context: Context) -> str:
 
 
 def _error_text(error: Mapping[str, Any] | None) -> str:
-    """Return type and message of the error because of which a batch is held, as text.
+    """Return type and message of the error because of which a batch is held, such as ``[Sink] no such column``.
 
     :param error: the error; None if a user held the batch
     """

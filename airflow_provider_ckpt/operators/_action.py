@@ -66,8 +66,9 @@ class CkptActionOperator(CkptNamedOperator):
         """Carry out the action, and return its result document, as ``airflow ckpt … -o json`` prints it.
 
         :param context: the task's context
-        :return: dict with the keys ``pipeline``, ``action``, ``applied``, ``dry_run``, ``intent``, ``waits_for``,
-            ``before``, ``after``, ``actor``, ``reason`` and ``next``; for some actions it has other keys
+        :return: dict with the keys ``pipeline``, ``action``, ``applied``, ``dry_run``, ``intent`` (number of the stored
+            action, or None), ``waits_for`` (lease holder that is to apply it, or None), ``before``, ``after``,
+            ``actor``, ``reason`` and ``next`` (a remark for the user, or None); for some actions it has other keys
         :raises AirflowFailException: if the action is not possible in the pipeline's state; nothing was changed then
         """
         from airflow_provider_ckpt.replication.actions.carry_out_action import ActionContext

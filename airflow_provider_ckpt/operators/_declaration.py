@@ -171,9 +171,11 @@ def validate(declaration: object, folder: str | Path, user: str) -> None:
 def load_literal(
     declaration: object, folder: str | Path, files: DeclarationFiles[T], load_other: Callable[[], object]
 ) -> None:
-    """Load a declaration that is known when the DAG file is parsed, only to raise the error of an invalid one.
+    """Load a declaration to find out whether it is valid; the result is discarded.
 
-    :param declaration: the declaration as a DAG passes it
+    A file that names environment variables which are not set here counts as valid.
+
+    :param declaration: the declaration as a DAG passes it, without templates or results of other tasks
     :param folder: folder from which a relative path starts
     :param files: files with declarations of this kind
     :param load_other: function that loads a declaration that is not the path of a file

@@ -92,10 +92,10 @@ def _affected_rows(action: Action) -> Iterator[tuple[str, str, str]]:
 
 
 def _describe_timing(action: Action, holder: Mapping[str, Any] | None) -> str:
-    """Return a sentence that says when an action would take effect.
+    """Return a sentence that says when an approved action takes effect: at once, or by which run.
 
     :param action: the action
-    :param holder: owner and epoch of the lease; None if no run holds the lease
+    :param holder: owner and epoch of the lease (``waits_for`` in the result document); None if no run holds the lease
     """
     if action.kind in NEED_COLUMNS:
         return "The action is stored, and the next run follows the change if the source still has these columns."

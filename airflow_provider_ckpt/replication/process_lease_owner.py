@@ -21,7 +21,10 @@ def of_this_process() -> str:
 
 
 def of_process(pid: int) -> str:
-    """Return the owner name of a process of this machine: host, pid and start time."""
+    """Return the owner name of a process of this machine: host, pid and start time.
+
+    The start time is empty if there is no such process.
+    """
     return f"cli:{socket.gethostname()}:{pid}:{_started(pid)}"
 
 

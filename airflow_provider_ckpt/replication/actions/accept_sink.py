@@ -55,7 +55,7 @@ def make_acceptance(setup: PipelineContext, *, resend: bool, start: Mapping[str,
     :param setup: the pipeline with its ledger, connections and lease owner
     :param resend: whether runs send records without a receipt in the sink again; else they continue from the checkpoint
     :param start: by source partition, the first position to send again, for a sink whose receipts do not show which
-        records are lost
+        records are lost; None or empty to find the lost records by the receipts
     :raises LedgerStateError: if the sink is as the ledger left it, or ``start`` lies beyond a checkpoint
     :raises ConfigError: if the declared sink is another one than the pipeline delivered to, if ``resend`` is set
         although delivery is at_most_once, or if it is unknown which records have to be sent again
@@ -181,7 +181,9 @@ def apply_sink_change(
 
 
 def _accepted(setup: PipelineContext, sink: Sink) -> AcceptedSink:
-    """Compare the sink with the ledger, and return the lost receipts and rows, which later audits do not report.
+    """Compare the sink with the ledger, and return the lost receipts and the number of lost rows.
+
+    Later audits of the sink do not report these again.
 
     :param setup: the pipeline with its ledger
     :param sink: the sink that is accepted
@@ -195,7 +197,7 @@ def _accepted(setup: PipelineContext, sink: Sink) -> AcceptedSink:
 
 
 def _left_behind(setup: PipelineContext) -> AcceptedSink:
-    """Return all receipts that the ledger knows, as losses that an audit of the new sink is not to report.
+    """Return all receipts that the ledger knows; they stay in the previous sink, so audits of the new one ignore them.
 
     :param setup: the pipeline with its ledger
     """
@@ -204,7 +206,7 @@ def _left_behind(setup: PipelineContext) -> AcceptedSink:
 
 
 def _make_resend(setup: PipelineContext, sink: Sink, evidence: UnfinishedAcceptance) -> Action:
-    """Return the action that sends lost records again, including batches whose receipts the ledger does not know.
+    """Return the action that sends lost records again, also those that only a receipt in the sink shows as delivered.
 
     :param setup: the pipeline with its ledger, connections and lease owner
     :param sink: the pipeline's sink

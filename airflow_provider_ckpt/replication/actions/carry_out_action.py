@@ -127,9 +127,9 @@ def change_sink(context: ActionContext, action: Action) -> dict[str, Any]:
 def preview_sink_change(context: ActionContext, action: Action) -> dict[str, Any]:
     """Try an acceptance of the sink or a move without changing anything.
 
-    :param context: ledger, pipeline, actor and reason of the action
+    :param context: ledger, pipeline, actor and reason of the action, with ``dry_run`` set
     :param action: the acceptance or the move
-    :return: result document, a JSON-ready dict: whether the action was applied, and the state before and after it
+    :return: result document, a JSON-ready dict: the present state, and the state that the action would lead to
     :raises LedgerStateError: if the state of the pipeline or the sink does not allow the action
     """
     if action.kind is ActionKind.MOVE:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 def load_index(setup: PipelineContext) -> DeadLetterIndex:
-    """Return the ledger's index of dead letters. If it lacks error types, read them from the sink first.
+    """Return the ledger's index of dead letters. Error types that it lacks are read from the sink and stored first.
+
+    The ledger does not know the error types of a receipt that it imported.
 
     :param setup: the pipeline with its ledger and connections
     :raises SinkError: if error types are missing and the sink cannot be read
@@ -81,7 +83,9 @@ def contains_text(dead_letter: StoredDeadLetter, query: str) -> bool:
 
 
 def export_document(entry: IndexEntry, stored: StoredDeadLetter) -> dict[str, Any]:
-    """Return a dead letter with its bytes as a JSON-ready dict: as text if they are UTF-8, and in base64.
+    """Return a dead letter as a JSON-ready dict: batch, position, error, state, headers, and the original bytes.
+
+    The bytes of key and value are given in base64, and also as text if they are UTF-8.
 
     :param entry: entry of the ledger's index for the dead letter
     :param stored: the dead letter
@@ -106,8 +110,8 @@ def make_action(setup: PipelineContext, kind: ActionKind, selection: Selection, 
 
     If none are selected, the list of dead letters in the action is empty.
 
-    For an upsert sink, a replay begins with the newest dead letter: of two parked versions of a row, the newer one then
-    finds the key absent.
+    For an upsert sink, a replay sends the newest dead letter first. A replay writes only rows whose key the target
+    lacks, so of two dead letters with the same key the newer one is written.
 
     :param setup: the pipeline with its ledger, connections and lease owner
     :param kind: replay or discard

@@ -23,7 +23,7 @@ LEDGER_COMMANDS = frozenset({ActionKind.BREAK_LEASE, ActionKind.COLLECT_GARBAGE,
 """Actions of this module."""
 
 _ROWS = {"intents": "stored actions", "marks": "snapshots of positions", "merged_receipts": "receipts to merge"}
-"""Names under which users see those kinds of rows whose name in the ledger is not understandable."""
+"""Names that users see for some kinds of rows that a collection deletes, by the name in the code."""
 
 
 def break_lease(context: ActionContext) -> Action | None:
@@ -36,10 +36,10 @@ def break_lease(context: ActionContext) -> Action | None:
 
 
 def collect_garbage(context: ActionContext, keep: timedelta) -> Action | None:
-    """Return the action that deletes history which recovery does not need; None if there is no such history.
+    """Return the action that deletes old history which recovery does not need; None if there is none.
 
     :param context: ledger, pipeline and actor
-    :param keep: age up to which rows are kept
+    :param keep: age up to which rows of the ledger are kept
     """
     action = Action(ActionKind.COLLECT_GARBAGE, older_than=datetime.now(UTC) - keep)
     return action if _collect(context, action, dry_run=True).before else None

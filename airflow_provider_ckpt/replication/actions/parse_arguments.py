@@ -31,9 +31,9 @@ def parse_selection(
 
     :param types: names of error types; all if empty
     :param batches: batches as ``partition#seq``; all if empty
-    :param since: time from which records became dead letters, ISO 8601
-    :param until: time before which records became dead letters, ISO 8601
-    :param stop_at: maximum number of dead letters
+    :param since: earliest time at which records became dead letters, ISO 8601; None for no limit
+    :param until: time before which records became dead letters, ISO 8601; None for no limit
+    :param stop_at: maximum number of dead letters; None for no limit
     :raises ConfigError: if an option cannot be parsed
     """
     if stop_at is not None and stop_at < 1:

@@ -128,12 +128,12 @@ def find_unaccounted(setup: PipelineContext) -> Unaccounted:
 
 
 def _remaining_alarms(alarm: PlanningAlarm, reread_ranges: Sequence[Range], left: Sequence[Range]) -> dict[str, str]:
-    """Return the evidence for which an alarm stays although the action reads some ranges, each with the reason.
+    """Return those observations of an alarm that the action does not settle by the ranges it reads, with the reasons.
 
     :param alarm: the alarm
     :param reread_ranges: ranges that the action reads
     :param left: ranges of the same partition that are unaccounted for and that the action does not read as a whole
-    :return: reason by description of the evidence; empty if the whole alarm ends
+    :return: for the description of each such observation, the reason; empty if the whole alarm ends
     """
     found: dict[str, str] = {}
     for evidence in alarm.evidence:

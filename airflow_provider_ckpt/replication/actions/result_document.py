@@ -41,7 +41,9 @@ def result_document(context: ActionContext, result: ActionResult) -> dict[str, A
 
 
 def _cancelled_replays(result: ActionResult) -> str | None:
-    """Return a remark that names the replays which the action cancelled by reading their records again; else None."""
+    """Return a remark that names the replays which the action cancelled, because it reads their records again.
+
+    None if it cancelled none."""
     if not result.action.cancelled_replays:
         return None
     names = ", ".join(result.action.cancelled_replays)
@@ -51,7 +53,7 @@ def _cancelled_replays(result: ActionResult) -> str | None:
 
 
 def _unchanged_remark(result: ActionResult) -> str | None:
-    """Return a remark if the pipeline was already in the requested phase; else None.
+    """Return a remark if the pipeline was already in the phase that the action requests; else None.
 
     :param result: result of the action
     """
@@ -91,7 +93,7 @@ def change_rows(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator
 
 
 def _checkpoint_text(generation: int, position: int) -> str:
-    """Return a checkpoint as text, such as ``1200 (generation 2)``.
+    """Return a checkpoint as text for display, such as ``1200 (generation 2)``.
 
     :param generation: generation of the partition
     :param position: position of the checkpoint

@@ -193,9 +193,11 @@ def _with_new_partitions(
 
 
 def _with_new_refresh(source: RefreshedSource, name: str, record: PartitionRecord) -> PartitionRecord:
-    """Return a partition as it would be after a run that starts now, if that run would begin a refresh; else unchanged.
+    """Return a partition as a run that starts now would leave it after beginning a refresh; else unchanged.
 
-    :param source: the pipeline's source, which takes a snapshot and so changes nothing
+    It is unchanged if that run would begin no refresh of the partition.
+
+    :param source: the pipeline's source; it takes the snapshot of a refresh, which changes nothing in the database
     :param name: id of the partition
     :param record: the partition as the ledger knows it
     """

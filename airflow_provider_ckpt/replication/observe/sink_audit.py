@@ -134,11 +134,13 @@ def _why_not_counted(setup: PipelineContext, *, shared: bool, busy: bool) -> str
 def _without_newly_settled(
     setup: PipelineContext, differences: list[Difference], receipts: dict[Any, Any]
 ) -> list[Difference]:
-    """Read the ledger again, and return the differences except unknown receipts that a run has settled meanwhile.
+    """Read the ledger again, and return the differences that remain.
+
+    A receipt that the ledger did not know is no difference if a run has settled its batch meanwhile.
 
     :param setup: the pipeline with its ledger, connections and lease owner
     :param differences: differences that were found
-    :param receipts: the sink's receipts by batch
+    :param receipts: the sink's receipts, by the name of their batch in a difference
     """
     now = setup.ledger.ledger_snapshot(setup.pipeline.name)
     return [

@@ -37,9 +37,9 @@ class TablesWithWork:
 
     @property
     def in_order(self) -> list[str]:
-        """Names of the tables with work in the order in which they are to begin: those with the fewest records first.
+        """Names of the tables with work in the order in which their runs begin: fewest new records first.
 
-        So the beginning of a table does not depend on tables that have more records.
+        So a table does not wait for tables that have more records.
         """
         return sorted(self.work, key=lambda name: (self.work[name], name))
 

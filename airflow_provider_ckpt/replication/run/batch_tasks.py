@@ -69,7 +69,9 @@ class TaskBuilder:
             raise error
 
     def _locate(self, tasks: Sequence[BatchTask]) -> Sequence[BatchTask]:
-        """Return the tasks with the details that readers need, without batches that the source cannot read.
+        """Have the source add to the tasks the details by which readers find the records, such as files; return them.
+
+        Tasks of batches that the source cannot read are left out, and listed in ``refused``.
 
         :param tasks: tasks of batches of the source
         :raises SourceError: if the source as a whole cannot be read

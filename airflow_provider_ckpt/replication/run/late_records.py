@@ -58,14 +58,15 @@ class Receipts:
     def unread_records(
         self, partition: str, receipted_ranges: Sequence[ReceiptedRange]
     ) -> Sequence[UnreadRecords | None] | None:
-        """Return, for each range, the source's records that were never read; None for a range whose records were all
-        read.
+        """Return, for each range, the records that the source has now and that were never read.
+
+        The entry of a range is None if all of its records were read.
 
         This is the argument ``compare`` of :func:`~airflow_provider_ckpt.core.recovery.find_missing`.
 
         :param partition: the partition's id
         :param receipted_ranges: ranges that were read, with their receipts
-        :return: None instead of the list for a source in which no records appear late
+        :return: None in place of the whole list, if no records appear late in this source
         """
         digests = self._source.digests(partition, [receipted.receipt.range for receipted in receipted_ranges])
         if digests is None:
@@ -176,8 +177,8 @@ def find_unread_positions(
 ) -> UnreadRecords:
     """Return the records that a range contains now and that were not read, because they appeared afterwards.
 
-    A position from which some records were read, and which has more records now, cannot be read again without
-    duplicates.
+    If some records of a position were read and it has more records now, reading it again would yield duplicates. Such
+    positions are in ``shared`` of the result, and not in its ``ranges``.
 
     :param read: ranges that were read, oldest first, each with the positions of its records; where two ranges overlap,
         the later one counts

@@ -136,7 +136,8 @@ class ParallelRuns(Generic[T]):
         """Return whether a run is to pause now, so that another one can begin or resume.
 
         :param name: name of the run's pipeline
-        :param sleeps: whether the run waits for something other than its turn
+        :param sleeps: whether the run waits for something other than its turn, such as a retry time; then it is to
+            pause whatever the number of its turns
         """
         with self._changed:
             return self._order.must_pause(name, sleeps=sleeps)
@@ -229,7 +230,10 @@ class SharedTurn(Turn):
         self._runs.change(lambda order: order.charge(self._name, records))
 
     def leave(self) -> None:
-        """End the run's turn, so that another run may have one. Surplus records still count in the run's next turn."""
+        """End the run's turn, so that another run may have one.
+
+        Records that the run read beyond the quantum are still subtracted from its next turn.
+        """
         self._runs.change(lambda order: order.sleep(self._name))
 
     def take(self, seconds: float) -> bool:
@@ -241,9 +245,10 @@ class SharedTurn(Turn):
         return self._runs.wait_for_turn(self._name, seconds)
 
     def must_pause(self, seconds_used: float, seconds_idle: float) -> bool:
-        """Return whether the run must pause, because another run waits to begin or to resume, and cannot otherwise.
+        """Return whether the run must pause, to make room for a run that waits to begin or to resume.
 
-        A run that could execute a wave pauses after a number of turns; one that has nothing to do pauses at once.
+        This is so only if the number of runs in progress is at its limit. Then a run that could execute a wave pauses
+        after :attr:`Limits.turns_each` turns, and a run that has nothing to do pauses at once.
 
         :param seconds_used: seconds of its time budget that the run has used
         :param seconds_idle: seconds for which the run has nothing to do; 0 if it could execute a wave now
@@ -253,9 +258,10 @@ class SharedTurn(Turn):
         return self.is_paused
 
     def resume(self) -> None:
-        """Give up the run's place among the runs in progress; wait until it has something to do and its next turn.
+        """Count the run no longer as in progress; return when it has something to do and has got its next turn.
 
-        The time for which it has nothing to do counts against its time budget; the wait for the turn does not.
+        The time for which it has nothing to do, as :meth:`must_pause` was told, counts against its time budget; the
+        wait for the turn does not.
 
         :raises RunStoppedError: if the runs must stop
         """

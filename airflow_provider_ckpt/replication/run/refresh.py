@@ -147,7 +147,7 @@ class Refresh:
 
 
 def _may_refresh(record: PartitionRecord) -> bool:
-    """Return whether a refresh of a partition may begin: it is no side partition, and its batches may be planned."""
+    """Return whether a refresh of a partition may begin: it is a source partition, and neither draining nor stopped."""
     return record.partition.limit is None and record.partition.phase.accepts_work
 
 

@@ -15,8 +15,8 @@ def refuse_other_ledgers(setup: PipelineContext, claims: Claims) -> None:
     """Refuse a sink that holds receipts of another ledger for this pipeline, until a user adopts them.
 
     :param setup: the pipeline with its ledger, connections and lease owner
-    :param claims: state of the pipeline in its sink
-    :raises ConfigError: with the ids of both ledgers
+    :param claims: state of the pipeline in its sink, which lists the ledgers that have receipts or a fence there
+    :raises ConfigError: naming the ids of the other ledgers and of this one
     """
     other_ledgers = sorted(claims.ledgers - {setup.sink_id})
     if other_ledgers:

@@ -48,7 +48,7 @@ def store_replays(run: Run, records: Mapping[str, PartitionRecord], planned: Ite
 
     :param run: run in progress, whose lease is held and whose source and sink are open
     :param records: the ledger's partitions
-    :param planned: batches that name the side partitions
+    :param planned: batches to be stored; only their side partitions that replay dead letters matter
     """
     for name in {batch.partition for batch in planned}:
         if BatchKey(records[name].partition.generation, name, 0).is_replay:

@@ -239,7 +239,7 @@ class Run:
             self._report_metrics()
 
     def record_checkpoints(self) -> Mapping[str, PartitionRecord]:
-        """Store in the summary the checkpoints before this run settles anything; load the stored bounds.
+        """Store in the summary the checkpoints before this run settles anything; load the bounds stored in the ledger.
 
         :return: the ledger's partitions, which were read for this
         """

@@ -101,9 +101,9 @@ class WaveSettlement:
         return settlement
 
     def _unsettled_receipts(self) -> tuple[list[Receipt], int]:
-        """Return the receipts that the ledger has not recorded, and how many batches the checkpoint could pass.
+        """Return the wave's receipts that the ledger has not recorded, and how many batches they let checkpoints pass.
 
-        Without receipts the result is an empty list and 0, also if they cannot be read now.
+        If receipts cannot be read now, this is logged, and the result is an empty list and 0.
         """
         fresh = self._open - self._settled
         try:

@@ -119,10 +119,10 @@ class WaveLoop:
 
     @property
     def _may_pause(self) -> bool:
-        """True if the run may pause.
+        """True if the run may pause, since it has nothing that a pause would lose.
 
-        It would lose the snapshot of a refresh, the batches that it does not begin any more, and the numbers of outages
-        in a row and of restarts of Spark, which are limited.
+        A pause would lose the snapshot of a refresh, the list of batches that the run does not begin any more, and the
+        numbers of outages in a row and of restarts of Spark, which are limited.
         """
         return self._refresh is None and not (self._skipped or self._outage_wait.in_outage or self._revivals)
 
@@ -347,12 +347,12 @@ class WaveLoop:
                 raise halt_error(self._run, error, outcomes)
 
     def _settle_lost_wave(self, wave: Wave, *, alone: bool, error: ErrorInfo) -> None:
-        """Settle the batches of a wave that Spark lost by their receipts.
+        """Settle, by the sink's receipts, the batches of a wave whose outcomes were lost with Spark or a worker.
 
-        In the next waves, the first batch of each lane without a receipt, which may have caused the loss, runs alone.
+        In each lane, the first batch that has no receipt may have caused the loss, so its next attempt runs alone.
 
         :param wave: the wave
-        :param alone: whether the wave had a single batch that counts as the cause
+        :param alone: whether the wave had a single batch, which then counts as the cause
         :param error: the error that ended the wave
         """
         settlement = self._run.ledger.settle_lost_wave(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 DETAIL = "dead_letters"
 """Key in :attr:`BatchTask.detail` of a replay's batch. Its value lists the batch's selections of dead letters, each
-with the position that the selection's first dead letter has in the batch."""
+with the position of its first dead letter. A replay numbers its dead letters from 0, and these are the positions."""
 
 NEWEST_FIRST = "newest_first"
 """Key in :attr:`BatchTask.detail` of a replay's batch. Its value says whether the dead letters of a selection are
@@ -47,8 +47,7 @@ _ROWS_PER_YIELD = 10_000
 def replay_detail(positioned: Sequence[PositionedDeadLetters], *, newest_first: bool) -> dict[str, Any]:
     """Return the :attr:`BatchTask.detail` by which :class:`ReplayReader` finds the dead letters of a replay's batch.
 
-    :param positioned: the batch's selections of dead letters, each with the position that its first one has in the
-        batch
+    :param positioned: the batch's selections of dead letters, each with the position of its first one in the replay
     :param newest_first: whether the dead letters of a selection are numbered from the newest to the oldest
     """
     return {DETAIL: [[*item.dead_letters.to_json(), item.start] for item in positioned], NEWEST_FIRST: newest_first}
@@ -111,7 +110,7 @@ class ReplayReader:
         """Return a dead letter of a replay's batch with unchanged bytes, but with the error of the replay.
 
         :param task: the replay's batch
-        :param position: position of the dead letter in the batch
+        :param position: position of the dead letter in the replay
         :param error: the error because of which the replay could not deliver the record
         """
         return replace(self._dead_letters_of(task)[position], position=position, error=error)
@@ -192,7 +191,7 @@ class ReplayReader:
         return values
 
     def _dead_letters_of(self, task: BatchTask) -> dict[int, DeadLetter]:
-        """Return the dead letters of a replay's batch, by position in the batch; the sink is read once per attempt."""
+        """Return the dead letters of a replay's batch, by position in the replay; read them once per attempt."""
         if self._current_task is None or (self._current_task.key, self._current_task.attempt) != (
             task.key,
             task.attempt,

@@ -120,8 +120,8 @@ class Gatherer:
         :param task: the batch
         :param shape: names and types of the source's columns
         :param read_by_spark: whether Spark itself reads the source. Each record then carries its original columns,
-            which are passed to ``reader`` for the case that records are read again. A batch to reject is gathered for
-            this purpose only
+            which are passed to ``reader``, so that it yields them if records are read again. If the batch is to be
+            rejected as a whole, nothing else of its records is kept
         """
         import pyarrow as pa
         import pyarrow.compute as pc

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 def lanes_of_task(wave: Wave, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, list[BatchTask]]]:
-    """Yield the index in the wave, and the batches, of the lane that this Spark task is.
+    """Yield, for each lane that this Spark task runs, its index in the wave and its batches; usually there is one lane.
 
     :param wave: the batches, by lane
-    :param batches: index of the lane, as the only row of ``spark.range`` in this task
+    :param batches: indexes of the lanes that this Spark task runs, as rows of ``spark.range``
     """
     for batch in batches:
         for lane in batch.column(0).to_pylist():
@@ -37,13 +37,15 @@ def lanes_of_task(wave: Wave, batches: Iterator[pa.RecordBatch]) -> Iterator[tup
 def read_lane(
     job: Job, wave: Wave, schema: pa.Schema, flat_decoder: FlatJsonDecoder | None, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of the lane that this Spark task is, with a marker row after each batch (for ``mapInArrow``).
+    """Yield the records of the lanes that this Spark task runs, with a marker row after each batch.
+
+    Spark calls this by ``mapInArrow``.
 
     :param job: description of the run
     :param wave: the batches, by lane
     :param schema: Arrow schema of the rows to yield: the control columns, then the source's columns
     :param flat_decoder: decoder of flat JSON records; None if readers decode nothing
-    :param batches: index of the lane, as the only row of ``spark.range`` in this task
+    :param batches: indexes of the lanes that this Spark task runs, as rows of ``spark.range``
     """
     for lane, _ in lanes_of_task(wave, batches):
         yield from read_batches(job, wave, lane, schema, flat_decoder, job.reader)
@@ -69,7 +71,7 @@ def read_batches(
     :param schema: Arrow schema of the rows to yield: the control columns, then the source's columns
     :param flat_decoder: decoder of flat JSON records; None if readers decode nothing
     :param open_reader: function that opens the lane's reader
-    :param read: instructions for which records are read; a batch with another instruction yields its marker row only
+    :param read: instructions of those batches whose records are read; any other batch yields its marker row only
     """
     pipeline = job.pipeline
     traced, largest = pipeline.dead_letter_queue.include_stack_trace, pipeline.transform.max_record_bytes

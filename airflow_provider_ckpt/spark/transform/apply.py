@@ -197,7 +197,9 @@ def check(frame: DataFrame, pipeline: Pipeline, shape: RecordShape) -> StructTyp
 def frames_without_try(
     frame: DataFrame, pipeline: Pipeline, shape: RecordShape, kind: ErrorType
 ) -> Iterator[DataFrame]:
-    """Yield data frames that evaluate the expressions that rejected a record, so that Spark raises its error.
+    """Yield data frames that evaluate, not under try, the expressions that failed for a rejected record.
+
+    Executing one of them makes Spark raise the error that the transform suppressed.
 
     :param frame: data frame with the rejected record only: control columns, then the source's columns
     :param pipeline: the pipeline's declaration

@@ -108,7 +108,9 @@ def all_deterministic(frame: DataFrame, expressions: Iterable[str]) -> bool:
 
 
 def why_refused(frame: DataFrame, expression: str) -> tuple[str, str] | None:
-    """Return why a transform cannot contain an expression, with a hint for the user; None if it can.
+    """Return the reason why a transform cannot contain an expression, and a hint; None if it can.
+
+    The reason is a part of an error message, such as ``is nondeterministic``.
 
     :param frame: data frame whose columns the expression uses
     :param expression: SQL text of an expression that Spark can parse and analyse by itself

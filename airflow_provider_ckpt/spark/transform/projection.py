@@ -119,7 +119,7 @@ def _without_reason(error: Exception) -> bool:
 
 
 def error_class(key: str) -> type[ConfigError]:
-    """Return the error class for an expression that Spark can parse but not use.
+    """Return the error class for an expression that Spark can parse but not use: one for ``where``, one for others.
 
     :param key: configuration key of the expression, such as ``transform.where``
     """

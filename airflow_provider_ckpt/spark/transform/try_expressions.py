@@ -25,8 +25,9 @@ VALUE = "value"
 def try_columns(frame: DataFrame, expressions: Mapping[str, tuple[str, str]], pipeline: Pipeline) -> list[str | Column]:
     """Return columns that evaluate expressions under try, each only for the records that meet its condition.
 
-    Each expression is wrapped in a struct behind its condition. Spark moves try into the branches of a ``CASE``
-    directly below it, so that conditions inside the expression would raise errors; it does not move try into a struct.
+    Each column has the form ``CASE WHEN condition THEN struct(expression) END``. The struct is needed because Spark
+    moves try from a ``CASE`` into its branches, so that conditions inside the expression would raise errors; it does
+    not move try into a struct.
 
     :param frame: data frame whose columns the expressions use
     :param expressions: by column name, SQL texts of the condition and of the expression. A condition must not raise an
