@@ -45,8 +45,8 @@ def show(args: Namespace) -> dict[str, Any]:
     """Show the tables that the declaration ``args.file`` selects, and their numbers of new records; nothing is changed.
 
     :return: JSON-ready: patterns, tables, new, ignored and gone tables, and errors
-    :raises FailedError: if a table or a pattern has an error, or ``new_tables`` or ``gone_tables`` halts runs; it
-        contains the result
+    :raises FailedError: if a table or a pattern has an error, no table is selected, or ``new_tables`` or
+        ``gone_tables`` halts runs; it contains the result
     """
     from airflow_provider_ckpt.ledger_location import open_ledger
 
@@ -100,7 +100,8 @@ def run(args: Namespace) -> dict[str, Any]:
     """Run the tables of ``args.file`` that have new records, or with ``args.all`` all tables, in this process.
 
     :return: JSON-ready: the result of each table that ran or has an error, and the number of tables without new records
-    :raises ConfigError: if the declaration is invalid, or ``new_tables`` or ``gone_tables`` halts the run
+    :raises ConfigError: if the declaration is invalid, no table is selected, or ``new_tables`` or ``gone_tables`` halts
+        the run
     :raises FailedError: if any table failed; it contains the result
     """
     from airflow_provider_ckpt.cli.context import make_context

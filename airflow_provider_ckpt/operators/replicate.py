@@ -58,7 +58,7 @@ class CkptReplicateOperator(CkptOperator):
 
 
 def held_message(pipeline: str, summary: dict[str, Any]) -> str:
-    """Return a message, for the log or an error, with the number of a pipeline's held batches and the command to see why.
+    """Return a message, for the log or an error, with the number of held batches and the command that shows why.
 
     :param pipeline: name of the pipeline
     :param summary: summary of the run, as its task returns it

@@ -36,8 +36,8 @@ VERDICT = "__verdict"
 """
 
 ORIGINAL = "__original"
-"""Column with the source's columns of a record, as ``original_columns.py`` packs them, or a placeholder. It is filled
-for rejected records, and for all records of a source that Spark itself reads.
+"""Column with the values of a record's source columns, packed as ``original_columns.py`` describes, of rejected records
+and of all records of a source that Spark itself reads. Other records have a placeholder there.
 """
 
 OUTCOME = "outcome"
