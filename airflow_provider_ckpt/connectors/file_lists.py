@@ -6,7 +6,8 @@ before any record of these files is sent.
 
 Each list states the number of the file at which it begins and the epoch of the run that stored it. If several lists
 begin at the same file, the ledger recorded the one with the highest epoch: before a run records a list that it finds in
-the sink, it stores the list again under its own epoch, and the ledger refuses a fenced run.
+the sink, it stores the list again under its own epoch, and the ledger refuses a run of an
+older epoch.
 """
 
 from __future__ import annotations

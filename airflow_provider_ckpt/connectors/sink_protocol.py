@@ -101,7 +101,7 @@ class Sink(Protocol):
         """Raise the fence to a run's epoch: when this returns, no transaction of an older epoch can commit any more.
 
         :param epoch: epoch of the run
-        :raises FencedError: if the sink has a newer epoch
+        :raises FencedError: if the fence is at a newer epoch
         """
 
     def receipts(self, known: Mapping[str, KnownReceipts]) -> Iterator[Receipt]:

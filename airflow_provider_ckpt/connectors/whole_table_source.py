@@ -1,4 +1,4 @@
-"""The part that is common to all sources with ``mode: full``: no record appears in what a refresh reads."""
+"""Base class of all sources with ``mode: full``: methods about the start position and late records."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class WholeTableSource:
-    """The methods of a :class:`~.source_protocol.Source` that begin at a position and find late records.
+    """The methods of a :class:`~.source_protocol.Source` about the start position and late records.
 
-    A refresh reads all rows, in one state of the table, so both are without effect.
+    A refresh reads all rows as of one moment, so ``source.start_from`` has no effect, and no record can be late.
     """
 
     _pipeline: str
@@ -30,7 +30,7 @@ class WholeTableSource:
         return False
 
     def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[PositionDigest] | None:  # noqa: ARG002
-        """Return None, since no row can appear in what was read; see :meth:`Source.digests`."""
+        """Return None, since no row can appear in a range that a refresh has read; see :meth:`Source.digests`."""
         return None
 
     def positions(self, partition: str, span: Range) -> Sequence[int]:  # noqa: ARG002

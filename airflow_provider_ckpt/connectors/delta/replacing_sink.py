@@ -1,4 +1,4 @@
-"""Prepare and inspect a Delta table whose rows each run replaces (``mode: replace``); ``sink.py`` does the rest."""
+"""Prepare and inspect a Delta table whose rows each run replaces (``mode: replace``); see ``sink.py``."""
 
 from __future__ import annotations
 

@@ -72,8 +72,8 @@ class DeltaTableOpener:
     def _with_new_columns(self, version: DeltaVersion, schema: str) -> DeltaVersion:
         """Add the columns that the rows have and the table lacks, in a separate commit; return the newest version.
 
-        If another writer commits first, the columns are added to that writer's version. A run that is fenced meanwhile
-        can at worst leave empty columns behind.
+        If another writer commits first, the columns are added to that writer's version. A run that a newer one shuts
+        out meanwhile can at worst leave empty columns behind.
 
         :param version: the newest version of the table
         :param schema: columns of the staged rows, as :func:`encode_schema` returns them

@@ -202,7 +202,7 @@ def _found(status: os.stat_result) -> FoundFile:
 
 
 def _static_parent(path: Path) -> Path:
-    """Return the deepest parent directory of a pattern that has no wildcard."""
+    """Return the deepest parent directory of a pattern whose path contains no wildcard."""
     return next(parent for parent in path.parents if not has_magic(str(parent)))
 
 

@@ -140,7 +140,8 @@ class FilesReceipts:
     def unknown_to(self, known: Mapping[str, KnownReceipts]) -> list[Receipt]:
         """Return the receipts that the ledger does not know yet, ordered by key, after flushing them to the disk.
 
-        :param known: for each partition, the generation and position up to which the ledger knows all receipts
+        :param known: for each partition, the generation and position up to which the ledger knows all receipts; all
+            receipts of other partitions are returned
         """
 
         def is_known(generation: int, partition: str, end: int) -> bool:

@@ -1,4 +1,4 @@
-"""The part of a files sink that is the same in a file system and in an object store: its visible files."""
+"""Base class of the files sinks in a file system and in an object store: methods about their visible files."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ class VisibleFilesSink(DocumentsBesideTarget, ABC):
         refuse_types(columns, self._files.format)
 
     def target_rows(self, *, exact: bool = False) -> int | None:
-        """Return the number of rows in all visible files, including those of other pipelines at the same place.
+        """Return the number of rows in all visible files, including those of other pipelines there.
 
         :param exact: whether to read every file; if False, the result is None
-        :return: None, too, if ``sink.files_may_go`` is set, since readers may have removed files
+        :return: None also if ``sink.files_may_go`` is set, since readers may have removed files
         """
         if not exact or self._files.files_may_go:
             return None

@@ -111,7 +111,9 @@ def changes_for(table: Table, steps: Sequence[TargetStep], pipeline: str) -> Seq
 
 
 def change_columns(transaction: Transaction, changes: Sequence[TargetStep]) -> None:
-    """Change the columns of a table within a transaction, each in a schema of its own, as a name may be used again.
+    """Change the columns of a table within a transaction, one after the other.
+
+    Each change makes a new schema of the table, so that it can use a name that an earlier change has made free.
 
     :param transaction: the transaction, which the caller commits
     :param changes: the changes, as :func:`changes_for` returned them

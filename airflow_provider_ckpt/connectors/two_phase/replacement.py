@@ -48,7 +48,8 @@ class ReplacesTable(ABC):
 
         :param epoch: epoch of the run
         :param generation: generation of the new refresh
-        :param abandoned_from: first of the generations before it that were not published; None if there are none
+        :param abandoned_from: first of the generations directly before it whose refresh was not published; None if
+            there are none
         :raises FencedError: if the fence is at a newer epoch
         """
         retries: CommitRetries | None = None

@@ -92,8 +92,8 @@ def abandoned_batches(
     :param version: the newest version of the table
     :param receipts: the pipeline's receipts at the table
     :param generation: generation of the new refresh
-    :param abandoned_from: first of the generations before it that were not published, by the ledger; None if there are
-        none
+    :param abandoned_from: first of the generations directly before it whose refresh was not published, as the ledger
+        knows; None if there are none
     """
     found: list[StagedBatch] = []
     skipped: set[int] = set()

@@ -60,7 +60,7 @@ class ObjectFilesVersion(TableVersion):
 
     @property
     def target(self) -> str | None:
-        """The target's own id; None if the prefix was never fenced."""
+        """The target's own id; None if no fence was ever raised below the prefix."""
         found = self.layout.identity.read()
         return None if found is None else found.decode("utf-8", "replace").strip()
 
