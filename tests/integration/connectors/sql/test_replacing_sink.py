@@ -19,6 +19,7 @@ from airflow_provider_ckpt.connectors.batch_content import BatchContent
 from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, SinkContext
 from airflow_provider_ckpt.connectors.sql import database as databases
 from airflow_provider_ckpt.connectors.sql import replacing_sink
+from airflow_provider_ckpt.connectors.sql.mysql import MySqlDialect
 from airflow_provider_ckpt.connectors.sql.replacing_sink import SqlReplacingSink
 from airflow_provider_ckpt.connectors.sql.staging import staging_table
 from airflow_provider_ckpt.connectors.sql.staging_writer import SqlStagingWriter
@@ -241,6 +242,29 @@ class TestPublication:
             with pytest.raises(FencedError):
                 old.publish(1)
         assert held(mariadb) == []
+
+    def test_a_new_run_ends_a_run_that_prepares_its_staging(
+        self, mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        mariadb.execute("CREATE TABLE target (id bigint)")
+        with Refresh(mariadb) as old, Refresh(mariadb, 1) as new:
+            raised = before(MySqlDialect.create_staging, once(lambda: new.sink.fence(2)))
+            monkeypatch.setattr(MySqlDialect, "create_staging", raised)
+
+            with pytest.raises(SinkError) as ended:
+                old.sink.prepare_staging(1, 1, None)
+
+        assert ended.value.recoverable
+        assert staging_tables(mariadb) == []
+
+    def test_rows_that_a_refresh_replaces_are_not_lost(self, target: Database) -> None:
+        with Refresh(target) as first:
+            first.stage(0).publish(1)
+            first.sink.store_target_snapshot(1)
+        with Refresh(target, 2) as second:
+            second.stage().publish(0)
+            assert held(target) == []
+            assert second.sink.claims().loss_evidence is None
 
     def test_staging_tables_of_other_pipelines_stay(self, target: Database) -> None:
         with Refresh(target) as one, Refresh(target, name="invoices") as other:
