@@ -121,7 +121,7 @@ class Sink(Protocol):
         """
 
     def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
-        """Yield the dead letters of some attempts, attempt by attempt in the order given, each in a stable order.
+        """Yield the dead letters of the given attempts, in the order given; each time in the same order.
 
         :param sources: attempts that a receipt names; dead letters of other attempts do not count
         """
@@ -278,7 +278,7 @@ class ReplacingSink(Protocol):
         """Return whether the sink has all rows of a refresh, so that :meth:`publish` would find it complete.
 
         :param key: the batch that publishes the refresh
-        :param rows_end: end of the positions that contain rows
+        :param rows_end: position after the last one that may contain rows
         """
 
     def publish(self, task: BatchTask, epoch: int, limits: ReplaceLimits | None) -> Outcome:

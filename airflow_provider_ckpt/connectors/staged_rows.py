@@ -41,7 +41,7 @@ class StagedRows:
     def covers(self, rows_end: int) -> bool:
         """Return whether every position that contains rows has a receipt of a batch that staged or rejected it.
 
-        :param rows_end: end of the positions that contain rows
+        :param rows_end: position after the last one that may contain rows
         """
         return not missing_ranges(self.receipts, rows_end)
 

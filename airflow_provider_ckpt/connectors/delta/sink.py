@@ -61,7 +61,7 @@ class DeltaSink(DocumentsBesideTarget, ChangesColumns):
         return f"delta+{uri}" if "://" in uri else f"delta://{uri}"
 
     def check(self) -> None:
-        """Raise an error if the table is not writable or not supported, or its directory has files of another kind.
+        """Raise an error if the table is not writable or not supported, or a missing table's directory has other files.
 
         See :meth:`Sink.check`.
 

@@ -160,7 +160,8 @@ class DeltaVersion(ReplaceableVersion, AlterableVersion):
         :param epoch: epoch of the run
         :param head: number of the new receipt node
         :param note: information for users, stored as metadata of the commit
-        :return: False if another writer committed first, or may have, or if changes are left
+        :return: False if another writer committed first, or may have, or if some of the changes are still to be
+            committed
         """
         if self.table is None or not changes:
             return self.commit([], epoch, head, note)
@@ -177,7 +178,7 @@ class DeltaVersion(ReplaceableVersion, AlterableVersion):
         return delta_table.add_columns(self.table, path, added, last, described)
 
     def row_count(self) -> int:
-        """Return the number of rows in this version: by the log's statistics, or for files without any by footers.
+        """Return the number of rows in this version, from the log's statistics, else from a file's footer.
 
         :raises SinkError: if a file without statistics is missing
         """

@@ -148,7 +148,7 @@ def library_errors() -> tuple[type[Exception], ...]:
 def _plain_value(value: Any) -> Any:
     """Convert a number or boolean to text, as the Iceberg library expects properties; return other values unchanged.
 
-    Such another value is the mapping ``auth`` of a REST catalog.
+    An example of another value is the mapping ``auth`` of a REST catalog.
 
     :param value: value of a property
     """

@@ -31,8 +31,8 @@ class JdbcSourceSection(SourceSection):
     :param table: ``catalog.schema.table``, ``schema.table`` or ``table``
     :param cursor: the column that orders rows and only grows: an integer, a timestamp or a date
     :param columns: the columns to read; empty for all
-    :param close_wait: how long a bound must be known before records below it are read, since JDBC does not show
-        transactions
+    :param close_wait: how long a bound must be known before records below it are read, since JDBC does not show whether
+        transactions are running
     :param jars: paths of the driver's jars on the worker; Spark loads them from the same paths
     """
 

@@ -30,7 +30,7 @@ class Jvm:
     :param options: additional options of the ``java`` command
     :ivar packages: the process's Java packages and classes, as attributes by name
     :raises ConfigError: if Java cannot be started
-    :raises SourceError: if Java ended at once
+    :raises SourceError: if the Java process ended at once
     """
 
     def __init__(self, jars: Sequence[str], options: Sequence[str] = ()) -> None:

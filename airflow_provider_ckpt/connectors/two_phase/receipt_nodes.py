@@ -78,7 +78,7 @@ NO_BATCHES = ReceiptedBatches(-1, 0, ())
 class ReceiptNode:
     """Receipts of one commit: a link of the chain, stored in one JSON file.
 
-    :param previous: number of the node before this one; None if this is the first
+    :param previous: number of the node before this one; None if the chain ends here
     :param version: version of the table that the commit created, 0 if not recorded
     :param entries: receipts of the commit
     :param receipted: the node's summary: batches with a receipt in this node or any before it, by generation and

@@ -26,8 +26,8 @@ class TableLoss:
     """Evidence that rows or receipts of a pipeline are gone.
 
     :param message: the evidence, for an error message
-    :param kept: version of the table to which it was set back, whose commits it still contains; None if the receipts
-        cannot be read
+    :param kept: version to which the table was set back, so that it has only the rows up to that version; None if the
+        receipts cannot be read
     """
 
     message: str

@@ -1,7 +1,7 @@
 """State of a files sink in an object store, and the commit that replaces it: of two commits on one state, one wins.
 
-The state is one object, the *head*, with the fence's epoch and the newest receipts. The store replaces it only if it
-still has the content that was read.
+The state is one object, the *head object*, with the fence's epoch and the number of the newest receipt node. The store
+replaces it only if it still has the content that was read.
 """
 
 from __future__ import annotations
