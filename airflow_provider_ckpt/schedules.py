@@ -11,7 +11,7 @@ _PRESETS = frozenset({"@once", "@continuous", "@hourly", "@daily", "@weekly", "@
 def schedule_problem(schedule: str | None) -> str | None:
     """Return an error message if a text cannot be a DAG's schedule; None if it can, or if there is no text.
 
-    :param schedule: a cron expression or a preset such as ``@daily``
+    :param schedule: a cron expression or a preset such as ``@daily``; None for no schedule
     """
     from croniter import croniter  # type: ignore[import-untyped]
 

@@ -66,7 +66,7 @@ def dag_of_section(
 
 
 def path_from(dag_file: str, file: Path) -> str:
-    """Return the path of a YAML file relative to the DAG file's folder, which may be another one on the worker.
+    """Return the path of a YAML file relative to the DAG file's folder, since a worker may have the folder elsewhere.
 
     :param dag_file: path of the DAG file
     :param file: path of the YAML file

@@ -177,7 +177,7 @@ def _failing_dag(
     :param file: the invalid file
     :param error: error message
     :param schedule: schedule of the DAG; None for a DAG that is only triggered by users
-    :param start_date: start date of the DAG
+    :param start_date: start date of the DAG; None for none
     """
     name = for_message(file.name, _MAX_FILE_NAME)
     lines = "\n".join(f"    {line}" for line in error.splitlines())

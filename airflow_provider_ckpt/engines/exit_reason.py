@@ -27,7 +27,7 @@ def explain(status: int | None, lines: Iterable[str], error: BaseException | Non
     :param status: exit status of ``spark-submit``, or minus the number of the signal that killed it; None if it was not
         started
     :param lines: last lines of the process's output, free of secrets
-    :param error: exception that prevented the start of the process
+    :param error: exception that prevented the start of the process; None if it was started
     """
     if status is None:
         return f"spark-submit could not be started: {_first_line(error)}"

@@ -14,7 +14,8 @@ def make_engine(pipeline: Pipeline, on_ready: Callable[[EngineInfo], None] | Non
     """Return the pipeline's engine, which runs waves on Spark; nothing is started yet.
 
     :param pipeline: the pipeline's declaration
-    :param on_ready: called with the properties of Spark once Spark has started; not called by the ``connect`` engine
+    :param on_ready: called with the properties of Spark once Spark has started, but not by the ``connect`` engine; None
+        to call nothing
     """
     if pipeline.run.engine == "connect":
         from airflow_provider_ckpt.engines.connect import ConnectEngine

@@ -71,7 +71,7 @@ class Launcher(SparkSubmitHook):
         application
     :param name: name of the Spark application; by default it contains the name of the pipeline
     :param arguments: further arguments of the application
-    :param properties: Spark properties to use in place of the pipeline's
+    :param properties: Spark properties to use in place of the pipeline's; None for the pipeline's
     :raises ConfigError: if the Spark connection is not defined or sets cluster mode, or the installed Spark cannot be
         used
     """

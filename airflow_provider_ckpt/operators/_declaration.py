@@ -188,7 +188,9 @@ def load_literal(
 
 
 def displayed_declaration(declaration: object, folder: str | Path, user: str) -> dict[str, Any] | None:
-    """Return a declaration in the form in which Airflow shows and stores it, or None if it cannot be read yet.
+    """Return a declaration in the form in which Airflow shows and stores it.
+
+    It is None for a declaration with a template or another task's result, and for an invalid one.
 
     The document hides the values of ``run.conf``. The digest covers the whole declaration, these values included, so
     that Airflow creates a new version of the DAG for any change.
@@ -212,7 +214,9 @@ def displayed_declaration(declaration: object, folder: str | Path, user: str) ->
 
 
 def digest(declaration: object, folder: str | Path, user: str) -> str | None:
-    """Return the SHA-256 digest of a declaration; None if it cannot be read yet. A file is not validated.
+    """Return the SHA-256 digest of a declaration, of a file's text without validating it.
+
+    It is None for a declaration with a template or another task's result, and for one that cannot be read.
 
     :param declaration: the declaration as a DAG passes it
     :param folder: folder from which a relative path starts

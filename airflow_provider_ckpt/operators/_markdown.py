@@ -79,7 +79,7 @@ def unsettled_sections(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _affected_rows(action: Action) -> Iterator[tuple[str, str, str]]:
-    """Yield a table row for each changed column, each range that is read again, and each selection of dead letters.
+    """Yield the cells of a table row for each changed column, range that is read again, and selection of dead letters.
 
     :param action: the proposed action
     """

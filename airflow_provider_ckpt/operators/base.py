@@ -139,7 +139,10 @@ class CkptOperator(BaseOperator):
             context["map_index_template"] = _LABEL_TEMPLATE
 
     def _displayed_declaration(self) -> dict[str, Any] | None:
-        """Return the declaration in the form in which Airflow shows and stores it; None if it cannot be read yet."""
+        """Return the declaration in the form in which Airflow shows and stores it.
+
+        It is None for a declaration with a template or another task's result, and for an invalid one.
+        """
         if isinstance(self.pipeline, MappedArgument):
             return expansion.combined_digest(self.pipeline, self._folder, f"task {self.task_id}")
         return _declaration.displayed_declaration(self.pipeline, self._folder, f"task {self.task_id}")
@@ -239,7 +242,10 @@ class CkptOperator(BaseOperator):
             self._ledger_and_lease = None
 
     def get_openlineage_facets_on_complete(self, task_instance: object) -> OperatorLineage[Any, Any] | None:
-        """Return the datasets that this task read and wrote; the OpenLineage provider calls this if it is installed."""
+        """Return the datasets that this task read and wrote; None if it has settled no batch.
+
+        The OpenLineage provider calls this if it is installed.
+        """
         from airflow_provider_ckpt.lineage import lineage_of
 
         del task_instance

@@ -95,7 +95,8 @@ def combined_digest(argument: MappedArgument, folder: str, user: str) -> dict[st
     :param argument: argument of the group that stands for the declaration of each instance
     :param folder: folder from which relative paths start
     :param user: description of the task that uses the declarations, for error messages
-    :return: ``{"digest": …, "document": None}``; None if no declaration can be read yet
+    :return: ``{"digest": …, "document": None}``; None if no declaration can be read yet, or if the DAG file is parsed
+        to run a task
     """
     return _digest_of_all(_values(argument._input.value, argument._key), folder, user)
 
@@ -133,7 +134,7 @@ def _set_declaration(operator: MappedOperator) -> None:
 
 
 def _values(expanded: object, key: str) -> Iterable[object]:
-    """Return the values of one argument over which a task or group expands, if they are known before tasks run.
+    """Return the values of one argument over which a task or group expands; empty if only tasks will determine them.
 
     :param expanded: argument of Airflow's ``expand`` (lists by name) or ``expand_kwargs`` (list of dicts)
     :param key: name of the argument
@@ -147,7 +148,9 @@ def _values(expanded: object, key: str) -> Iterable[object]:
 
 
 def _digest_of_all(found: Iterable[object], folder: str, user: str) -> dict[str, Any] | None:
-    """Return the combined digest of several declarations, for the field ``declaration``; None if none can be read yet.
+    """Return the combined digest of several declarations, for the field ``declaration``.
+
+    It is None if none of them can be read yet, or if the DAG file is parsed to run a task.
 
     :param found: the declarations
     :param folder: folder from which relative paths start

@@ -48,7 +48,7 @@ class CkptPreviewOperator(CkptActionOperator, SkipMixin):
     :param batches: for release, skip and replay_dead_letters: batches (``partition#seq``); for skip at least one, for
         the others empty means all
     :param error_types: for replay_dead_letters: replay only dead letters of these error types
-    :param stop_at: for replay_dead_letters: largest number of dead letters to replay
+    :param stop_at: for replay_dead_letters: largest number of dead letters to replay; by default all
     :param ledger_id: for adopt: id of the ledger whose receipts the sink holds
     :param declarations: folder of YAML declarations (not templated), in which a pipeline is looked up by its name if
         the ledger does not know it or no run has stored its declaration; only adopt acts on an unknown pipeline

@@ -30,7 +30,7 @@ class CkptReplayDeadLettersOperator(CkptActionOperator):
     :param until: replay only records dead-lettered before this time (ISO 8601; UTC without a zone)
     :param query: replay only dead letters that contain this text in error, bytes or headers; ``null`` is an ordinary
         text here
-    :param stop_at: largest number of dead letters to replay
+    :param stop_at: largest number of dead letters to replay; by default all that the other parameters select
     :param reason: reason of the action, stored in the audit log
     :param dry_run: report what would change, and change nothing
     :param actor: actor to name in the audit log in place of the DAG run's user

@@ -87,9 +87,9 @@ class CkptRetryOperator(CkptBranchOperator):
         return self._branch(context, new_state)
 
     def _is_early(self, due: datetime | None) -> bool:
-        """Return whether the next round is so far in the future that the task defers until then.
+        """Return whether this deferrable task defers until the next round, which it does if that is over 10 s away.
 
-        :param due: time of the next round; None if there is none
+        :param due: time of the next round; None if there is none, for which the result is False
         """
         if not self.deferrable or due is None:
             return False

@@ -41,7 +41,7 @@ class PipelineContext:
     :param owner: name of the lease's owner (see ``process_lease_owner.py``)
     :param on_lease: called with each lease as soon as it is held, so that it can be released if the run is killed
     :param meter: destination of the run's metrics
-    :param function: the transform's serialized Python function, if the task that runs the pipeline provides it
+    :param function: the transform's serialized Python function; None unless the task that runs the pipeline provides it
     :param check: called repeatedly while a run works or waits; it raises an error if the run must stop
     :param renewals: thread that renews the lease together with the leases of other runs in this process; None for a
         thread of the run's own

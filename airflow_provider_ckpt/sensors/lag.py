@@ -27,8 +27,8 @@ class CkptLagSensor(CkptSensor):
     sum of the known lags, and the partitions whose lag is not known.
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator` (templated)
-    :param at_least: wait until the lag is at least this many positions (templated)
-    :param at_most: wait until the lag is at most this many positions (templated)
+    :param at_least: wait until the lag is at least this many positions (templated); None if ``at_most`` is given
+    :param at_most: wait until the lag is at most this many positions (templated); None if ``at_least`` is given
     :param partition: name of the only source partition to measure; by default the sum of all is measured (templated)
     :param deferrable: whether to wait in the triggerer instead of a worker slot. By default as Airflow's ``[operators]
         default_deferrable``

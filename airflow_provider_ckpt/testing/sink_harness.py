@@ -36,8 +36,8 @@ class StoredDeadLetter:
 
     :param seq: number of the batch
     :param position: position of the record
-    :param key: the record's key
-    :param value: the record's bytes
+    :param key: the record's key; None if it has none
+    :param value: the record's bytes; None if the dead letter has none
     :param error_type: type of the error
     """
 
@@ -84,7 +84,7 @@ class SinkHarness(ABC):
 
     @abstractmethod
     def dead_letters(self, context: SinkContext) -> list[StoredDeadLetter]:
-        """Return the dead letters of a pipeline that its receipts count, by position.
+        """Return the dead letters of a pipeline that its receipts count, ordered by position.
 
         :param context: ledger and pipeline
         """

@@ -33,7 +33,7 @@ class ActionContext:
     :param pipeline: name of the pipeline
     :param setup: function that creates the pipeline's setup, called only for an action that needs source or sink
     :param actor: the user who requests the action, such as ``cli:ann@host7``, which the audit log stores
-    :param reason: the user's explanation, which the audit log stores
+    :param reason: the user's explanation, which the audit log stores; None if the user gave none
     :param dry_run: whether to report the result of the action without changing anything
     :param proposal: id of the approved proposal that the action carries out, which cannot be used again; None if the
         action needs no approval

@@ -36,15 +36,15 @@ _MAX_DEAD_LETTER_RANGES = 5_000
 
 @dataclass(frozen=True, slots=True)
 class ActionRequest:
-    """Request for an action; fields that its kind does not take must be empty.
+    """Request for an action; fields that its kind does not take must be None or empty.
 
     :param action: kind of the action, one of :data:`REQUESTABLE`
-    :param partition: for rewind and resend, the source partition
+    :param partition: for rewind and resend, the source partition; None if it has only one, or for all with ``to_time``
     :param to_position: for rewind and resend, the first position to read again
     :param to_time: for rewind, the time (ISO 8601) whose checkpoint to return to
     :param batches: for release, skip and replay, names of batches; for release and replay, none means all
     :param error_types: for replay, only dead letters of these types
-    :param stop_at: for replay, maximum number of dead letters
+    :param stop_at: for replay, maximum number of dead letters; None for no limit
     :param ledger_id: for adopt, id of the ledger whose receipts the sink has
     """
 

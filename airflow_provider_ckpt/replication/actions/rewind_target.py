@@ -13,7 +13,7 @@ from airflow_provider_ckpt.replication.setup import OpenConnectors, PipelineCont
 
 @dataclass(frozen=True, slots=True)
 class RewindTarget:
-    """Target of a rewind, given in one of three ways.
+    """Target of a rewind, given in one of three ways; the other two fields are None.
 
     :param position: first position to read again
     :param time: time whose checkpoint to return to; ISO 8601, UTC if the text names no zone
@@ -51,8 +51,8 @@ def source_partition(context: ActionContext, name: str | None) -> str:
     """Check the name of a source partition and return it; for None, return the only source partition.
 
     :param context: ledger and pipeline
-    :param name: name of the partition
-    :raises ConfigError: if there is no partition of this name, or no name was given and there are several
+    :param name: name of the partition, or None
+    :raises ConfigError: if there is no partition of this name, or no name was given and there is not exactly one
     """
     pipeline, sources = context.pipeline, _sources(context)
     known = ", ".join(sources[:10]) or "none yet"

@@ -140,7 +140,7 @@ def _without_newly_settled(
 
     :param setup: the pipeline with its ledger, connections and lease owner
     :param differences: differences that were found
-    :param receipts: the sink's receipts, by the name of their batch in a difference
+    :param receipts: the sink's receipts, by the key of their batch
     """
     now = setup.ledger.ledger_snapshot(setup.pipeline.name)
     return [

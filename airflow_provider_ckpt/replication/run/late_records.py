@@ -44,7 +44,7 @@ class Receipts:
 
     @cached_property
     def _positions(self) -> Mapping[_RangeKey, RecordPositions]:
-        """Positions of the records that were read, by range, from the receipts in the sink that store them."""
+        """Positions of the records that were read, for each range whose receipt in the sink contains them."""
         known = {
             name: KnownReceipts(record.partition.generation, record.low_watermark)
             for name, record in self._partitions.items()

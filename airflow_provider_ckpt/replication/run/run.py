@@ -131,7 +131,8 @@ class Run:
     def apply_stored_actions(self, *, behind_fence: bool = False) -> bool:
         """Apply the actions that were stored while a run held the lease.
 
-        :param behind_fence: whether this run has fenced the sink and reconciled, and has not begun any attempt since
+        :param behind_fence: whether this run has fenced the sink and reconciled, and has not begun any attempt since;
+            if not, actions that need this, such as a rewind, stay stored
         :returns: whether there were stored actions
         """
         if not self.ledger.stored_actions(self.pipeline.name):

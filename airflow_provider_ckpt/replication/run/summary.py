@@ -40,8 +40,8 @@ class RunSummary:
     :param errors: number of errors by type, dead letters included
     :param expired: ranges that expired without a receipt during the run, each with ``partition`` and ``range``
     :param notices: the source's notices about things that are probably not intended
-    :param target_rows: number of rows in the target, if the sink can count them
-    :param halted: error that halted the run
+    :param target_rows: number of rows in the target; None if the sink cannot count them
+    :param halted: error that halted the run; None if it did not halt
     """
 
     pipeline: str

@@ -37,7 +37,7 @@ class WaveBatches:
     def lane_count(self, parallelism: int) -> int:
         """Return the number of lanes of the next wave.
 
-        :param parallelism: number of cores of the Spark master
+        :param parallelism: number of tasks that Spark runs at once
         """
         lanes = self._pipeline.consumer.lane_count(parallelism)
         return min(lanes, self._turn.most_lanes or lanes)
@@ -69,9 +69,9 @@ class WaveBatches:
         return due[: self._limit]
 
     def _within_turn(self, chosen: Sequence[Batch], lanes: int) -> Sequence[Batch]:
-        """Return the batches of a wave that the rest of the run's turn suffices for.
+        """Return the first of the chosen batches, as many as the number of records left of the run's turn allows.
 
-        Each wave of a two-phase sink is a commit, so its batches are left to the pipeline's commit interval.
+        For a two-phase sink all are returned: each wave is a commit there, so the commit interval limits its batches.
 
         :param chosen: batches of the wave
         :param lanes: number of lanes

@@ -56,7 +56,7 @@ class WaveLoop:
 
     :param run: run in progress, whose lease is held and whose source and sink are open
     :param engine: interface to Spark, which executes the waves
-    :param rounds: whether to execute later rounds too; otherwise a batch that used up a round waits for the retry task
+    :param rounds: whether to execute later rounds too; otherwise batches that wait for one are left to the retry task
     :param plan_on: whether to plan more records of the source while batches get their verdict
     """
 

@@ -114,7 +114,7 @@ class DriverSide:
 
         :param parallelism: number of tasks that Spark runs at once, up to which the run may use lanes
         :param columns: name and Spark SQL type of each output column of the transform
-        :param ui: address of Spark's web UI, which exists while the application runs
+        :param ui: address of Spark's web UI, which exists while the application runs; None if there is none
         :param application: id under which a history server will show the application; None if no event log is written
         """
         self._reply({"ready": parallelism, "columns": list(columns), "ui": ui, "application": application})

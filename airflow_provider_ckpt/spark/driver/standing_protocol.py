@@ -43,9 +43,9 @@ _CHUNK = 1 << 16
 
 
 def short_path(directory: int, name: str) -> str:
-    """Return a short path of a file in an open directory.
+    """Return a short path, such as ``/proc/self/fd/7/socket``, of a file in a directory that this process has open.
 
-    The address of a Unix socket is limited to about 100 bytes.
+    It is the address of a Unix socket, which is limited to about 100 bytes.
 
     :param directory: file descriptor of the directory
     :param name: path of the file relative to the directory

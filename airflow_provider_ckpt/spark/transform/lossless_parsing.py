@@ -126,7 +126,7 @@ def _is_lossy_value(kind: DataType, value: str, own: str, rules: Rules, depth: i
     :param kind: Spark type of the value
     :param value: SQL expression of the parsed value
     :param own: SQL expression of the value's text or, for a nested value, of a struct, array or map of texts
-    :param rules: conditions for values that are not nested
+    :param rules: functions that return the condition for a value that is not nested, by the value's type
     :param depth: number of arrays and maps that contain the value; it makes the names of lambda variables unique
     """
     from pyspark.sql import types as t
