@@ -69,7 +69,8 @@ def validate_database(declaration: object, folder: str | Path, user: str) -> Non
 def displayed_database(declaration: object, folder: str | Path) -> dict[str, Any] | None:
     """Return the digest and the settings of a declaration, which Airflow shows and stores.
 
-    The result is None for a declaration with a template or another task's result, and for an invalid one. The digest covers the whole declaration, so that Airflow creates a new version of the DAG for any change.
+    The result is None for a declaration with a template or another task's result, and for an invalid one. The digest
+    covers the whole declaration, so that any change makes a new version of the DAG.
 
     :param declaration: the declaration as a DAG passes it
     :param folder: folder from which a relative path starts

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.replication.actions.carry_out_action import ActionContext
 
 LEDGER_COMMANDS = frozenset({ActionKind.BREAK_LEASE, ActionKind.COLLECT_GARBAGE, ActionKind.DELETE_PIPELINE})
-"""Actions of this module."""
+"""Kinds of the actions that this module makes and carries out."""
 
 _ROWS = {"intents": "stored actions", "marks": "snapshots of positions", "merged_receipts": "receipts to merge"}
 """Names that users see for some kinds of rows that a collection deletes, by the name in the code."""

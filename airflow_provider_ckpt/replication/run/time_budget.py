@@ -28,7 +28,7 @@ _ACTION_CHECK_SECONDS = 1.0
 class TimeBudget:
     """Time budget of one :class:`Run`, which begins with the creation of this object, and the waits inside it.
 
-    What the run used before it paused counts.
+    The seconds that the run used before it paused count against the budget.
 
     :param run: run in progress, whose lease is held and whose source and sink are open
     :param random_deviation: function that returns a random number in [-1, 1], by which delays of retries are spread
