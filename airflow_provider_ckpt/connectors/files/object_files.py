@@ -1,7 +1,8 @@
 """Files of a files source in an object store: list all or only the newest keys, and refuse objects that changed.
 
-An object's identity is its e-tag, which changes when the object is replaced. Each request for a part of an object has
-the condition that the object still has this e-tag, so the bytes that are read never come from two objects.
+An object is identified by its size and its e-tag, which changes when the object is replaced. Each request for a part of
+an object has the condition that the object still has this e-tag, so the bytes that are read never come from two
+objects.
 """
 
 from __future__ import annotations

@@ -178,9 +178,9 @@ class ReceiptChain:
     def receipted(self, head: int | None, keys: Iterable[BatchKey]) -> set[BatchKey]:
         """Return those of the given batches that have a receipt.
 
-        Nodes of the newest epoch count by their own receipts only. From the first node of an older epoch on, a batch in
-        a node's summary counts, too, so the chain is not read back to the node that has its receipt. If a node is
-        missing or damaged, only the batches found before are returned.
+        The search reads the receipts in the nodes of the newest epoch, and then also the summaries in nodes of older
+        epochs, so that it seldom has to read the chain back to the nodes with older receipts. If a node is missing or
+        damaged, only the batches found before are returned.
 
         :param head: head of the chain, None if there are no receipts
         :param keys: the batches
