@@ -60,8 +60,9 @@ class ClassArchive:
         :param directory: directory that contains the files of all archives
         :param environment: environment variables of ``spark-submit``
         :param extra_class_path: value of the Spark property :data:`CLASS_PATH`
-        :return: None if Java could not create an archive: if this Java has no archive of the JDK's classes, on which
-            others build, or if the class path has a directory that is not empty, such as a Hadoop configuration
+        :return: None if there is no Java or no ``SPARK_HOME``, or if Java could not create an archive: if this Java has
+            no archive of the JDK's classes, on which others build, or if the class path has a directory that is not
+            empty, such as a Hadoop configuration
         """
         java, spark = _java(environment), environment.get("SPARK_HOME")
         if java is None or not spark:

@@ -14,7 +14,7 @@ DELAY_SECONDS = 300.0
 """Seconds after a failed start in which no driver with the same key is started."""
 
 _REPORTED_SECONDS = 86400.0
-"""Seconds for which a failed start is reported, unless a driver with the same key starts successfully before."""
+"""Age in seconds above which the next start of any driver deletes the record of a failed start."""
 
 _SUFFIX = ".failed.log"
 """Suffix of the file with the output of a driver that did not start; the file's name begins with the driver's key."""
@@ -46,7 +46,10 @@ class FailedStarts:
         self._directory = directory
 
     def all(self) -> list[FailedStart]:
-        """Return the failed starts of the last 24 hours after which no driver with the same key has started."""
+        """Return the recorded failed starts, which are those after which no driver with the same key has started.
+
+        Those older than a day may be missing, see :meth:`check`.
+        """
         found = []
         for path in sorted(self._directory.glob(f"*{_SUFFIX}")):
             with suppress(FileNotFoundError):  # a driver of this key has been started meanwhile

@@ -110,7 +110,7 @@ class StandingDrivers:
         return [DriverState(driver.key, driver.ask({"status": True})) for driver in self._living()]
 
     def failed_starts(self) -> list[FailedStart]:
-        """Return the failed starts of the last 24 hours after which no driver with the same key has started."""
+        """Return the failed starts after which no driver with the same key has started; see :class:`FailedStarts`."""
         return self._failed_starts.all()
 
     def stop(self, *, at_once: bool) -> list[DriverState]:

@@ -35,7 +35,7 @@ class CkptPreviewOperator(CkptActionOperator, SkipMixin):
     there is nothing to do, or with ``dry_run``, nothing is proposed and the directly following tasks are skipped.
 
     The task returns the result document of a dry run and these keys: ``asks``, whether a user is asked for approval;
-    ``proposal``, id of the proposal; ``subject`` and ``body``, text of the question. All parameters but ``valid_for``
+    ``proposal``, its id or None; ``subject`` and ``body``, text of the question. All parameters but ``valid_for``
     and ``kwargs`` are templated; an empty value counts as left out.
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`

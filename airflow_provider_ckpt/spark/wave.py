@@ -137,9 +137,9 @@ def _run_batches_alone(
 ) -> list[Outcome]:
     """Run each batch of a wave in a Spark job of its own, after an error of the source has ended the wave.
 
-    If one batch caused the error, only this batch fails then, and the others are delivered; a batch that the wave had
-    already delivered has a receipt. If the source as a whole failed, the wave has only one batch, or delivery is
-    at_most_once, nothing is run again and all batches fail.
+    If one batch caused the error, only this batch fails then. The others are delivered as long as the wave's time
+    lasts; a batch that the wave had already delivered has a receipt. If the source as a whole failed, the wave has only
+    one batch, or delivery is at_most_once, nothing is run again and all batches fail.
 
     :param spark: the session
     :param job: description of the run

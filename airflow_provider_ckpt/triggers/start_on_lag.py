@@ -54,15 +54,15 @@ class FiringRule:
     """Rule that decides, from the pipeline's lag at each check, when the trigger starts a run.
 
     The trigger fires if at least ``at_least`` positions are new, or if there is any lag and ``longest_wait`` has passed
-    since lag was first observed. It then does not fire again until the run that it started has ended, or until
-    ``longest_wait`` has passed without such a run. Lag that a run leaves behind, for example because of held batches,
-    does not count as new.
+    since lag was first observed, but never while a run holds the lease. It then does not fire again until the run that
+    it started has ended, or until ``longest_wait`` has passed without such a run. Lag that a run leaves behind, for
+    example because of held batches, does not count as new.
 
     :param at_least: number of new positions from which a run is started at once
     :param longest_wait: longest time in seconds that a new record waits for a run
     :ivar lag_since: time at which the present lag was first observed; None without lag
     :ivar lag_left: number of positions of lag that the newest run left behind
-    :ivar fired_at: time at which the trigger last fired; None once the run that it started has ended
+    :ivar fired_at: time at which the trigger last fired; None once it may fire again
     :ivar fired_epoch: epoch of the newest run when the trigger last fired
     """
 

@@ -32,9 +32,9 @@ def make_acceptance(setup: PipelineContext) -> Action:
     or if another schema version has begun.
 
     :param setup: the pipeline with its ledger and connections
-    :raises ConfigError: if the pipeline does not declare ``schema``, or no target can follow the change
-    :raises LedgerStateError: if there is nothing to accept: the columns have not changed, the policy allows the change,
-        or it is accepted already
+    :raises ConfigError: if the pipeline does not declare ``schema``, or the target cannot follow the change
+    :raises LedgerStateError: if there is nothing to accept: no run has recorded the source's columns yet, they have not
+        changed, or the policy allows the change
     """
     pipeline, ledger = setup.pipeline, setup.ledger
     if pipeline.schema_ is None:

@@ -206,7 +206,7 @@ class Run:
         return min(waiting, default=None)
 
     def finish(self, *, release: bool = True) -> RunSummary:
-        """Check the sink, complete and return the summary, and release the lease.
+        """Check the sink if it may have received records, complete and return the summary, and release the lease.
 
         :param release: whether to release the lease; False if a later task continues with it
         :raises SinkChangedError: if the sink has lost records that this run delivered

@@ -40,7 +40,7 @@ class RunPlanning:
         """Plan batches for new records of the source, as far as ``max_in_flight`` allows, and store them in the ledger.
 
         :param skipped: batches that this run no longer begins
-        :returns: number of batches that are planned and may begin now or later
+        :returns: number of batches that are planned and may begin now or later; 0 if the pipeline drains or is stopped
         """
         run = self._run
         with run.step("plan"):

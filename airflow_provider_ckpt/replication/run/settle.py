@@ -159,6 +159,7 @@ class WaveSettlement:
         :param outcomes: outcomes of the batches
         :param policy: policy that decides about failed batches; None for the pipeline's
         :raises OffsetCommitError: if the ledger stays unavailable
+        :raises LedgerUnavailableError: at the first attempt, if the error does not pass by itself
         """
         retry = self._pipeline.policy.retry
         patience = timedelta(milliseconds=self._pipeline.commit_strategy.commit_timeout_ms)

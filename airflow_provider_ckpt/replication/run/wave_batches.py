@@ -45,7 +45,7 @@ class WaveBatches:
     def choose(self, due: Sequence[Batch], lanes: int) -> Sequence[Batch]:
         """Return the batches of the next wave.
 
-        :param due: batches whose next attempt may begin now, oldest first
+        :param due: batches whose next attempt may begin now, in the order of their keys
         :param lanes: number of lanes
         """
         return self._within_turn(self._completable(due, lanes), lanes)

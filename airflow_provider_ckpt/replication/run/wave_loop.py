@@ -145,7 +145,7 @@ class WaveLoop:
         self._run.setup.turn.charge(self._run.summary.records.read - before)
 
     def _plan_next(self) -> list[Batch]:
-        """Apply stored actions and plan new batches; return all planned batches that this run may begin, oldest first.
+        """Apply stored actions and plan new batches; return all planned batches that this run may begin, by key.
 
         Batches whose next attempt is not due yet are included. The list is empty if this run has nothing left to begin.
         """

@@ -250,7 +250,8 @@ class Lane:
 
         :param task: the batch
         :param gathered: the batch's records
-        :return: None if the source has no cursor, if the batch is a replay, or if its instruction is ``void``
+        :return: None if the source has no cursor or is read as a whole by each run, if the batch is a replay, or if its
+            instruction is ``void``
         """
         source = self._pipeline.source
         if not source.ordered_by_cursor or source.is_full or task.key.is_replay:
