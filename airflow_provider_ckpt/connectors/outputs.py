@@ -63,7 +63,7 @@ class NamesOutputs(Protocol):
     """A sink or dead letter store that describes the directories, tables and topics to which it writes."""
 
     def outputs(self) -> Sequence[Output]:
-        """Return each directory, table and topic to which a run writes; if they do not exist yet, only directories."""
+        """Return each directory, table and topic to which a run writes; tables and topics only if they exist."""
 
 
 @runtime_checkable

@@ -1,4 +1,4 @@
-"""Name the fence files of the delta sink, and the application ids under which a table's log stores its numbers."""
+"""Paths of the delta sink's fence files, and the application ids by which it stores two numbers in a table's log."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ class DeltaSink(DocumentsBesideTarget, ChangesColumns):
         return delta_table.row_count(table, self._layout.table) if table is not None else 0
 
     def damaged_files(self) -> Iterator[str]:
-        """Yield a sentence for each data file of the table's newest version that is missing or has another size."""
+        """Yield a sentence for each data file of the table's newest version that is missing or has a wrong size."""
         table = delta_table.load(self._layout.table)
         return describe_damage(delta_table.data_files(table, self._layout.table) if table is not None else ())
 

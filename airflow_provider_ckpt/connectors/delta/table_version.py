@@ -1,4 +1,4 @@
-"""Read and commit a Delta table at one version, which may be the time before its creation: fence, receipts, columns."""
+"""Read a Delta table at one version, or before its creation, and commit the next: fence, receipts, rows, columns."""
 
 from __future__ import annotations
 

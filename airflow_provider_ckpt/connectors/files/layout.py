@@ -66,7 +66,7 @@ class FilesLayout:
 
     @property
     def receipts(self) -> Path:
-        """Directory of the markers, which are receipts named by :func:`marker_name`, until they are bundled."""
+        """Directory of the markers, each with a batch's receipt, until they are bundled (see ``receipts.py``)."""
         return self._pipeline_directory / "receipts"
 
     @property

@@ -236,7 +236,7 @@ class IcebergSink(ChangesColumns):
         return row_count(version.table) if version is not None else 0
 
     def damaged_files(self) -> Iterator[str]:
-        """Yield a sentence for each file of the newest snapshot, or manifest, that is missing or has another size."""
+        """Yield a sentence for each file or manifest of the newest snapshot that is missing or has a wrong size."""
         version = self._version()
         return describe_damage(data_files(version.table, version.layout.table)) if version is not None else iter(())
 

@@ -1,4 +1,4 @@
-"""The table of a jdbc source: its description, and the queries of its rows with which a run is planned."""
+"""The table of a jdbc source: its description, and the queries that planning sends, such as counts of rows."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ class LocalLocation(Location):
             raise io_error(error, f"remove {self.path}") from error
 
     def sizes(self) -> Mapping[str, int]:
-        """Return the size in bytes of each file directly in this directory, by file name; empty if there is none."""
+        """Return the size in bytes of each file directly in this directory, by name; empty if it does not exist."""
         found = {}
         for name in self.names():
             size = (self / name).size()

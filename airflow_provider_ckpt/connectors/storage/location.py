@@ -86,7 +86,7 @@ class Location(ABC):
 
     @abstractmethod
     def sizes(self) -> Mapping[str, int]:
-        """Return the size in bytes of each file directly in this directory, by file name; empty if there is none."""
+        """Return the size in bytes of each file directly in this directory, by name; empty if it does not exist."""
 
     @abstractmethod
     def names(self) -> Iterator[str]:

@@ -109,7 +109,7 @@ class TableOpener(Protocol):
 
     @property
     def target(self) -> str:
-        """Description of the table, for messages."""
+        """Description of the table for messages, such as ``the Iceberg table db.t``."""
 
     def open(self, schema: str | None) -> TableVersion:
         """Return the table as it is now, after creating it or adding columns if that takes a separate commit.
