@@ -6,10 +6,9 @@ checkpoint. A move reconciles with the previous sink; the next run then delivers
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.core import reconcile
 from airflow_provider_ckpt.core.accepted_sink import AcceptedSink, find_lost_receipts
 from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchState
@@ -21,13 +20,16 @@ from airflow_provider_ckpt.core.changed_sink import (
     describe_differences,
     differences,
 )
-from airflow_provider_ckpt.core.dead_letters import DeadLetters
-from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError
-from airflow_provider_ckpt.core.ranges import Range, position_text
-from airflow_provider_ckpt.core.receipt import Receipt
-from airflow_provider_ckpt.core.replay_content import Replay
-from airflow_provider_ckpt.core.resend_lost import ResendPlan, find_lost
+from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.replication import process_lease_owner as owners
+from airflow_provider_ckpt.replication.actions.resend_lost_records import (
+    RECEIPTS_LOST,
+    known_positions,
+    make_resend,
+    reconciled_partitions,
+    refuse_beyond,
+    refuse_other_losses,
+)
 from airflow_provider_ckpt.replication.run.acquire import acquire
 from airflow_provider_ckpt.replication.run.refuse_changed_sink import (
     compare_states,
@@ -39,14 +41,8 @@ from airflow_provider_ckpt.replication.setup import OpenConnectors
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.sink_protocol import Sink
-    from airflow_provider_ckpt.core.receipt import KnownReceipts
     from airflow_provider_ckpt.ledger.types import ActionResult, PartitionRecord
     from airflow_provider_ckpt.replication.setup import PipelineContext
-
-_RECEIPTS_LOST = frozenset(
-    {SinkDifference.FENCE_BELOW, SinkDifference.RECEIPTS_MISSING, SinkDifference.RECEIPTS_UNREADABLE}
-)
-"""Differences that mean that the sink's receipts no longer show everything that was delivered."""
 
 
 def make_acceptance(setup: PipelineContext, *, resend: bool, start: Mapping[str, int] | None = None) -> Action:
@@ -80,11 +76,9 @@ def make_acceptance(setup: PipelineContext, *, resend: bool, start: Mapping[str,
             before.differences.union(found_differences), description, before.lost_batches | found.lost_batches
         )
         if not resend:
-            lost = _RECEIPTS_LOST & evidence.differences
+            lost = RECEIPTS_LOST & evidence.differences
             unclear = (
-                _attempted_batches(
-                    _reconciled_partitions(setup, readable_receipts(opened.sink, _known_positions(setup)))
-                )
+                _attempted_batches(reconciled_partitions(setup, readable_receipts(opened.sink, known_positions(setup))))
                 if lost
                 else ()
             )
@@ -96,11 +90,11 @@ def make_acceptance(setup: PipelineContext, *, resend: bool, start: Mapping[str,
                 hint="Use --keep; then `airflow ckpt rewind`, if records are to be read again nevertheless.",
             )
         if start:
-            _refuse_beyond(
-                setup, _reconciled_partitions(setup, readable_receipts(opened.sink, _known_positions(setup))), start
+            refuse_beyond(
+                setup, reconciled_partitions(setup, readable_receipts(opened.sink, known_positions(setup))), start
             )
             return Action(ActionKind.RESEND_TO_SINK, positions=start)
-        return _make_resend(setup, opened.sink, evidence)
+        return make_resend(setup, opened.sink, evidence)
     finally:
         opened.close()
 
@@ -129,7 +123,7 @@ def try_acceptance(setup: PipelineContext, action: Action, *, actor: str, reason
     """
     opened = OpenConnectors(setup)
     try:
-        new_receipts = readable_receipts(opened.sink, _known_positions(setup))
+        new_receipts = readable_receipts(opened.sink, known_positions(setup))
         return setup.ledger.action(
             setup.pipeline.name, action, actor=actor, reason=reason, dry_run=True, receipts=new_receipts
         )
@@ -168,7 +162,7 @@ def apply_sink_change(
         try_acceptance(setup, action, actor=actor, reason=reason)
     with acquire(setup, accepting=not moving) as run:
         if action.from_receipts:
-            _refuse_other_losses(setup, run.sink, action)
+            refuse_other_losses(setup, run.sink, action)
         accepted = _left_behind(setup) if moving else _accepted(setup, run.sink)
         result = ledger.act_under_lease(
             run.lease, action, actor=actor, reason=reason, proposal=proposal, accepted=accepted
@@ -203,152 +197,6 @@ def _left_behind(setup: PipelineContext) -> AcceptedSink:
     """
     recorded = setup.ledger.ledger_snapshot(setup.pipeline.name)
     return AcceptedSink(find_lost_receipts(recorded.passed, recorded.batches.values(), ()))
-
-
-def _make_resend(setup: PipelineContext, sink: Sink, evidence: UnfinishedAcceptance) -> Action:
-    """Return the action that sends lost records again, also those that only a receipt in the sink shows as delivered.
-
-    :param setup: the pipeline with its ledger, connections and lease owner
-    :param sink: the pipeline's sink
-    :param evidence: differences of the sink that were found so far; some of them can no longer be found after a new
-        fence
-    :raises ConfigError: if it is unknown which records are lost
-    """
-    name, ledger = setup.pipeline.name, setup.ledger
-    receipts, _ = read_receipts(sink, {})
-    records = _reconciled_partitions(setup, read_receipts(sink, _known_positions(setup))[0])
-    receipts_tell = bool(_RECEIPTS_LOST & evidence.differences)
-    lost_batches = evidence.lost_batches.union(
-        sink.batches_without_receipt([receipt.key for receipt in receipts]) if receipts else ()
-    )
-    intact = [receipt for receipt in receipts if receipt.key not in lost_batches]
-    first = ledger.first_positions(name)
-    emptied = setup.pipeline.sink.may_lose_rows
-    key = "sink.may_be_emptied" if setup.pipeline.sink.replaces is None else "sink.mode: replace"
-    state = f"may be emptied on purpose ({key})" if emptied else "is not empty"
-    unreadable = SinkDifference.RECEIPTS_UNREADABLE in evidence.differences
-    has_rows = unreadable or any(receipt.counts.delivered for receipt in intact)
-    if has_rows and not emptied and sink.target_rows(exact=True) == 0:
-        intact = []
-    elif unreadable:
-        raise ConfigError(
-            f"receipts cannot be read ({evidence.description.rstrip('.')}), and the target {state}, so it is "
-            "unknown which batches it contains; sending them again could add their rows twice.",
-            pipeline=name,
-            hint="Use --keep, which continues from the checkpoint with a new chain of receipts. If rows are lost too, "
-            "use --resend with --from and the first position to send again.",
-        )
-    elif not receipts_tell and not lost_batches:
-        otherwise = "" if emptied else ". If you empty the target first, --resend sends everything again"
-        raise ConfigError(
-            f"delivered rows may be lost although the sink still has their receipts, and the target {state}, so "
-            "it is unknown which rows are lost.",
-            pipeline=name,
-            hint="Add --from with the first position to send again, or use --keep to continue from the checkpoint"
-            f"{otherwise}.",
-        )
-    lost = find_lost(
-        (record.partition for record in records.values()),
-        _ranges_by_partition(intact),
-        first=first,
-        skipped=ledger.skipped_ranges(name),
-        by_key=setup.pipeline.sink.upserts,
-    )
-    dead_letters = _lost_replays(records, lost)
-    return Action(
-        ActionKind.RESEND_TO_SINK,
-        positions=lost.positions,
-        ranges=lost.ranges,
-        dead_letters=dead_letters,
-        from_receipts=True,
-    )
-
-
-def _refuse_other_losses(setup: PipelineContext, sink: Sink, action: Action) -> None:
-    """Determine again, under the lease, the records that have to be sent again, and compare them with the action.
-
-    :param setup: the pipeline with its ledger, connections and lease owner
-    :param sink: the pipeline's sink
-    :param action: action that the user has seen
-    :raises LedgerStateError: if other records have to be sent again than the action names
-    """
-    name = setup.pipeline.name
-    evidence = setup.ledger.expected_sink_state(name).unfinished_acceptance or UnfinishedAcceptance(frozenset(), "")
-    if _make_resend(setup, sink, evidence).to_json() != action.to_json():
-        raise LedgerStateError(
-            "the ranges to send again have changed since they were determined: a run or another user has changed the "
-            "pipeline or the sink meanwhile. Nothing was accepted, so runs are still refused.",
-            pipeline=name,
-            hint=f"Look at them again with `airflow ckpt accept-sink {name} --resend --dry-run`.",
-        )
-
-
-def _refuse_beyond(setup: PipelineContext, records: Mapping[str, PartitionRecord], start: Mapping[str, int]) -> None:
-    """Raise an error if records would be skipped because the first position to send again lies beyond the checkpoint.
-
-    :param setup: the pipeline with its ledger, connections and lease owner
-    :param records: the ledger's partitions
-    :param start: by source partition, the first position to send again
-    :raises LedgerStateError: naming the position and the checkpoint
-    """
-    for partition, position in start.items():
-        committed = records[partition].partition.committed if partition in records else position
-        if position > committed:
-            raise LedgerStateError(
-                f"--from {position:,} lies beyond the checkpoint of partition {partition}, "
-                f"{position_text(committed, ',')}.",
-                pipeline=setup.pipeline.name,
-                position=position,
-                hint="Give the first position whose rows are lost; what lies beyond the checkpoint is sent anyway.",
-            )
-
-
-def _known_positions(setup: PipelineContext) -> dict[str, KnownReceipts]:
-    """Return, by partition, the generation and the position up to which the ledger knows all receipts of the sink.
-
-    Side partitions are included.
-
-    :param setup: the pipeline with its ledger
-    """
-    name = setup.pipeline.name
-    records = setup.ledger.partitions(name)
-    return {**setup.ledger.collected_ends(name), **{partition: record.known for partition, record in records.items()}}
-
-
-def _reconciled_partitions(setup: PipelineContext, receipts: Iterable[Receipt]) -> Mapping[str, PartitionRecord]:
-    """Return the ledger's partitions as they would be after reconciling with the given receipts; nothing is stored.
-
-    :param setup: the pipeline with its ledger
-    :param receipts: receipts of the sink
-    """
-    records = setup.ledger.partitions(setup.pipeline.name)
-    new_receipts: dict[str, list[Receipt]] = {}
-    for receipt in receipts:
-        new_receipts.setdefault(receipt.key.partition, []).append(receipt)
-    for name, record in records.items():
-        reconcile.reconcile(record.partition, new_receipts.get(name, ()), epoch=0)
-    return records
-
-
-def _ranges_by_partition(receipts: Sequence[Receipt]) -> dict[tuple[int, str], list[Range]]:
-    """Return the ranges of receipts, in the given order, by ``(generation, partition)``."""
-    found: dict[tuple[int, str], list[Range]] = {}
-    for receipt in receipts:
-        found.setdefault((receipt.key.generation, receipt.key.partition), []).append(receipt.range)
-    return found
-
-
-def _lost_replays(records: Mapping[str, PartitionRecord], lost: ResendPlan) -> tuple[DeadLetters, ...]:
-    """Return the dead letters whose replay has no receipt in the sink any more, so that they are parked again.
-
-    :param records: the ledger's partitions
-    :param lost: ranges without a receipt, those of replays included
-    """
-    return tuple(
-        positioned.dead_letters
-        for partition, span in lost.replayed
-        for positioned in Replay.from_json(records[partition].state).within(span)
-    )
 
 
 def _attempted_batches(records: Mapping[str, PartitionRecord]) -> tuple[BatchKey, ...]:
