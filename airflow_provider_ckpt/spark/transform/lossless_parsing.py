@@ -9,29 +9,15 @@ again.
 from __future__ import annotations
 
 import re
-import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.spark.sql import literal, quote
 from airflow_provider_ckpt.spark.transform.strict_parsing import JSON_DIALECT, csv_dialect
+from airflow_provider_ckpt.spark.transform.text_agreement import CSV_RULES, JSON_RULES, NUMBER_PREFIX, Rules
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField
-
-Rules = Mapping[str, Callable[[str, str], str]]
-"""Functions by Spark type name. Each returns a SQL condition that is true if the parsed value agrees with its text.
-
-The arguments of the function are SQL expressions of the value and of the text. A type whose values parsers never alter
-has no entry.
-"""
-
-_NUMBER_PREFIX = f"number{secrets.randbits(62)}:"
-"""Prefix that distinguishes numbers that were parsed as text from strings; it is random, so that no record contains
-it."""
-
-NUMBER_PREFIX_LENGTH = len(_NUMBER_PREFIX)
-"""Number of characters by which the text of a JSON number in the second parse is longer than in the record."""
 
 _STRING = r'"(?:[^"\\]++|\\.)*+"'
 _NEXT_NUMBER = rf'\G((?:[^"0-9-]++|{_STRING})*+)(-?[0-9][0-9.eE+-]*+)'
@@ -73,7 +59,7 @@ def is_lossy(fields: Iterable[StructField], columns: Mapping[str, str], text: st
     :param delimiter: delimiter of CSV fields; None for JSON
     """
     fields = list(fields)
-    rules = _JSON if delimiter is None else _CSV
+    rules = JSON_RULES if delimiter is None else CSV_RULES
     found = [
         _is_lossy_value(field.dataType, columns[field.name], f"own.{quote(field.name)}", rules) for field in fields
     ]
@@ -94,7 +80,8 @@ def any_decimal(
     :param fields: fields of the schema
     :param text: SQL expression of the record's text
     :param condition: function that returns the given condition, in SQL, for the SQL expression of a decimal's text; the
-        text of a JSON number is longer by :data:`NUMBER_PREFIX_LENGTH` characters there than in the record
+        text of a JSON number is longer there than in the record, by :data:`.text_agreement.NUMBER_PREFIX_LENGTH`
+        characters
     :param delimiter: delimiter of CSV fields; None for JSON
     :return: None if the schema has no decimals
     """
@@ -168,7 +155,7 @@ def _with_numbers_as_text(text: str) -> str:
 
     :param text: SQL expression of the record's text, a strict JSON document
     """
-    marked = f'$1"{_NUMBER_PREFIX}$2"'
+    marked = f'$1"{NUMBER_PREFIX}$2"'
     return f"regexp_replace({text}, {literal(_NEXT_NUMBER)}, {literal(marked)})"
 
 
@@ -198,7 +185,7 @@ def _as_text(kind: DataType) -> str | None:
         inside = _as_text(_element_type(kind))
         wrapped = f"array<{inside}>" if isinstance(kind, t.ArrayType) else f"map<string, {inside}>"
         return wrapped if inside else None
-    return "string" if kind.typeName() in _JSON else None
+    return "string" if kind.typeName() in JSON_RULES else None
 
 
 def _has_unusual_notation(fields: Iterable[StructField], text: str) -> str:
@@ -235,7 +222,7 @@ def _searched_fields(fields: Iterable[StructField]) -> Iterator[tuple[str, str |
             kind = _element_type(kind)
         if isinstance(kind, t.StructType):
             yield from _searched_fields(kind.fields)
-        elif kind.typeName() in _JSON:
+        elif kind.typeName() in JSON_RULES:
             yield field.name, _usual(field.dataType)
 
 
@@ -254,122 +241,3 @@ def _usual(kind: DataType) -> str | None:
     name, ends = ("", "[]") if isinstance(kind, t.ArrayType) else (rf"{_STRING}\s*+:\s*+", "{}")
     items = rf"(?:\s*+{name}(?:{inside}|null)\s*+,?+)*+\s*+"
     return rf"\{ends[0]}{items}\{ends[1]}" if inside else None
-
-
-def _without_prefix(own: str) -> str:
-    """Return SQL that removes the prefix :data:`_NUMBER_PREFIX` from a number's text."""
-    return f"replace({own}, '{_NUMBER_PREFIX}', '')"
-
-
-def _is_finite(value: str, _: str) -> str:
-    """Return a SQL condition that is true if the parsed number is neither infinite nor NaN.
-
-    :param value: SQL expression of the parsed number
-    """
-    return f"abs({value}) < cast('Infinity' AS double)"
-
-
-def _is_day(value: str, own: str) -> str:
-    """Return a SQL condition that is true if the text states the same day as the parsed date, alone or before a time.
-
-    A cast to date would ignore any text that follows a day and a space or ``T``.
-
-    :param value: SQL expression of the parsed date
-    :param own: SQL expression of its text in the record
-    """
-    alone = f"{own} NOT RLIKE '[T ]'"
-    return f"try_cast({own} AS date) = {value} AND ({alone} OR try_cast({own} AS timestamp_ntz) IS NOT NULL)"
-
-
-def _is_time(value: str, own: str, kind: str = "timestamp") -> str:
-    """Return a SQL condition that is true if the text states the parsed timestamp and begins with a year.
-
-    Without the year, a cast would accept a time of day and add today's date.
-
-    :param value: SQL expression of the parsed timestamp
-    :param own: SQL expression of its text in the record
-    :param kind: Spark SQL type of the timestamp
-    """
-    year = literal(r"\A\s*+[+-]?+[0-9]{4}")
-    return f"{own} RLIKE {year} AND try_cast({own} AS {kind}) = {value}"
-
-
-def _is_time_without_zone(value: str, own: str) -> str:
-    """Return a SQL condition like :func:`_is_time`, for a timestamp without time zone.
-
-    :param value: SQL expression of the parsed timestamp
-    :param own: SQL expression of its text in the record
-    """
-    return _is_time(value, own, "timestamp_ntz")
-
-
-def _is_time_or_seconds(value: str, own: str) -> str:
-    """Return a SQL condition that is true if the text states the parsed timestamp, as a time or in seconds since 1970.
-
-    The parser lets a number of seconds that is too large wrap around.
-
-    :param value: SQL expression of the parsed timestamp
-    :param own: SQL expression of its text in the record
-    """
-    return f"({_is_time(value, own)}) OR try_cast({_without_prefix(own)} AS bigint) = unix_seconds({value})"
-
-
-def _is_text(value: str, own: str) -> str:
-    """Return a SQL condition that is true if the text is equal to the parsed string.
-
-    If the schema has a string where the record has a number, alone or inside an object or array, the parser rewrites
-    the number.
-
-    :param value: SQL expression of the parsed string
-    :param own: SQL expression of its text in the record
-    """
-    inside = literal(f'"{_NUMBER_PREFIX}([^"]*+)"')
-    unmarked = _without_prefix(f"regexp_replace({own}, {inside}, '$1')")
-    return f"{unmarked} = {value}"
-
-
-def _is_finite_variant(_: str, own: str) -> str:
-    """Return a SQL condition that is true if no number in a variant's text is infinite as a double.
-
-    A variant stores a number that is too long for a decimal as the nearest double. A JSON null is a variant value
-    without text; the condition is true for it.
-
-    :param own: SQL expression of the variant's text in the record
-    """
-    numbers = f"regexp_extract_all({own}, {literal(f'{_NUMBER_PREFIX}([0-9.eE+-]++)')}, 1)"
-    infinite = f"exists({numbers}, number -> abs(try_cast(number AS double)) = cast('Infinity' AS double))"
-    return f"NOT coalesce({infinite}, false)"
-
-
-def _is_number(value: str, own: str) -> str:
-    """Return a SQL condition that is true if the text is a finite number in decimal notation, an infinity or NaN.
-
-    It is false for hexadecimal numbers, type suffixes and surrounding spaces, which Java's parser accepts too.
-
-    :param value: SQL expression of the parsed number
-    :param own: SQL expression of its text in the record
-    """
-    number = literal(r"\A[+-]?+(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+\z")
-    no_number = literal(r"\A(?:[+-]?+Inf(?:inity)?+|NaN)\z")
-    return f"({own} RLIKE {number} AND {_is_finite(value, own)}) OR {own} RLIKE {no_number}"
-
-
-_JSON: Rules = {
-    "byte": lambda value, own: f"try_cast({_without_prefix(own)} AS int) = {value}",
-    "decimal": lambda _, own: f"startswith({own}, '{_NUMBER_PREFIX}')",
-    "double": _is_finite,
-    "float": _is_finite,
-    "date": _is_day,
-    "timestamp": _is_time_or_seconds,
-    "timestamp_ntz": _is_time_without_zone,
-    "string": _is_text,
-    "variant": _is_finite_variant,
-}
-_CSV: Rules = {
-    "decimal": lambda _, own: f"NOT contains({own}, ',')",
-    "double": _is_number,
-    "float": _is_number,
-    "date": _is_day,
-    "timestamp": _is_time,
-    "timestamp_ntz": _is_time_without_zone,
-}

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.spark.sql import literal
-from airflow_provider_ckpt.spark.transform import lossless_parsing, strict_parsing
+from airflow_provider_ckpt.spark.transform import lossless_parsing, strict_parsing, text_agreement
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField
@@ -41,7 +41,7 @@ def has_short_decimals(fields: Iterable[StructField], text: str, *, delimiter: s
         return None
     long = f"(octet_length({text}) > {MAX_LENGTH} AND {text} RLIKE {literal(_LONG)})"
     may_be_long = f"{long} OR {text} RLIKE {literal(_EXPONENT)}"
-    longest = MAX_LENGTH if delimiter is not None else MAX_LENGTH + lossless_parsing.NUMBER_PREFIX_LENGTH
+    longest = MAX_LENGTH if delimiter is not None else MAX_LENGTH + text_agreement.NUMBER_PREFIX_LENGTH
     too_long = lossless_parsing.any_decimal(
         fields,
         text,
