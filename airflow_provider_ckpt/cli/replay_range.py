@@ -19,7 +19,7 @@ def replay_range(args: Namespace) -> dict[str, Any]:
     """Have the next run read the range ``--from`` to ``--to`` again in a side partition, and return the result.
 
     :param args: arguments of the command, among them pipeline, partition and range
-    :raises ConfigError: if the range is empty
+    :raises ConfigError: if the range is empty, or there is no such source partition
     """
     with action_context(args) as context:
         try:

@@ -48,7 +48,8 @@ def accept(args: Namespace) -> dict[str, Any]:
     are accepted only if they still have this fingerprint.
 
     :param args: arguments of the command: pipeline, fingerprint, reason, dry run
-    :raises ConfigError: if the fingerprint or the reason is missing, or the columns have changed since
+    :raises ConfigError: if the fingerprint or the reason is missing, or the text given is no fingerprint
+    :raises LedgerStateError: if the columns have another fingerprint by now, or there is nothing to accept
     """
     from airflow_provider_ckpt.replication.actions.accept_schema import (
         SHOWN_DIGITS,

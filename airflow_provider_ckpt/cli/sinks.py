@@ -24,7 +24,8 @@ def accept_sink(args: Namespace) -> dict[str, Any]:
 
     :param args: parsed arguments of the command
     :return: result document, a JSON-ready dict: whether the action was applied, and the state before and after it
-    :raises ConfigError: if not exactly one of ``--resend`` and ``--keep`` is given, or the reason is missing
+    :raises ConfigError: if not exactly one of ``--resend`` and ``--keep`` is given, if ``--from`` is given with
+        ``--keep``, or if the reason is missing
     """
     if args.resend == args.keep:
         raise ConfigError(

@@ -110,7 +110,7 @@ class Notice:
             yield f"Nothing accounts for these positions. See: airflow ckpt audit {self.pipeline}"
 
     def _by_type(self) -> str:
-        """Return the numbers of dead letters by error type, as text such as ``2 Sink, 1 Processing``."""
+        """Return the numbers of errors by type, as text such as ``2 Sink, 1 Processing``; ``unknown`` without any."""
         return (
             ", ".join(f"{count:,} {one_line(kind)}" for kind, count in sorted((self.errors or {}).items())) or "unknown"
         )

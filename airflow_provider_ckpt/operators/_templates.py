@@ -62,7 +62,7 @@ def whole_number(name: str, value: object) -> int | None:
 
 
 def text_tuple(name: str, value: object) -> tuple[str, ...]:
-    """Convert a field to a tuple of texts.
+    """Convert a field to a tuple of texts; None and an empty text become an empty tuple.
 
     :param name: name of the field, for the error message
     :param value: value of the field: a sequence, a sequence as a template rendered it (``['a', 'b']``), or a single

@@ -52,7 +52,7 @@ def is_held(lease: Mapping[str, Any]) -> bool:
 def _started(pid: int) -> str:
     """Return the start of a process in clock ticks since boot, as text.
 
-    The text is empty if there is no such process, or no ``/proc``.
+    The text is empty if there is no such process, if the process is a zombie, or if there is no ``/proc``.
 
     :param pid: pid of the process
     """

@@ -159,7 +159,7 @@ def _distribution(name: str) -> Distribution | None:
 def _digests(package: Distribution) -> Mapping[str, str]:
     """Return the SHA-256 digest of each file of a package, by path, as the package's ``RECORD`` has it.
 
-    It is empty for compiled files.
+    A compiled file has an empty digest there.
 
     :param package: the package
     """

@@ -49,6 +49,8 @@ class Condition:
     def check(self, ledger: Ledger, pipeline: str, setup: Callable[[], PipelineContext]) -> tuple[bool, dict[str, Any]]:
         """Return whether the condition is met, and the observed values, JSON-ready.
 
+        A pipeline that has never run meets only a condition on its lag.
+
         :param ledger: the ledger
         :param pipeline: name of the pipeline
         :param setup: creates the pipeline's setup; called only to measure the lag, or if the pipeline has never run
@@ -106,6 +108,8 @@ class Condition:
 
     def _checkpoint(self, pipeline: str, status: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:
         """Return whether the checkpoint of each partition has reached its position, and the checkpoints themselves.
+
+        The result is False as long as no run has started a source partition.
 
         :param pipeline: name of the pipeline, for messages
         :param status: the ledger's ``status`` of the pipeline

@@ -103,7 +103,7 @@ def apply(function: Function, rows: pa.Table, returns: pa.Schema, *, traced: boo
     :param rows: the record number, then the columns that the SQL part of the transform outputs
     :param returns: names and types of the columns that the function must return
     :param traced: whether errors include the traceback
-    :raises InvalidTransformError: if the function returns another number of rows or other columns
+    :raises InvalidTransformError: if the function does not return a table with as many rows and the right columns
     """
     import pyarrow as pa
     import pyarrow.compute as pc
