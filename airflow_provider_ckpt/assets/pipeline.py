@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 SCHEME = "ckpt"
 
 RUNS = AssetAlias(SCHEME)
-"""Alias through which every run emits its event; a DAG scheduled on it runs after each run of any pipeline."""
+"""Alias through which all runs emit their events; a DAG scheduled on it runs whenever any checkpoint has moved."""
 
 
 def pipeline_asset(name: str) -> Asset:

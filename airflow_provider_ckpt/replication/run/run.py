@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _SPARK_STEPS = frozenset({"spark_start", "spark"})
-"""The steps in which a run waits for Spark."""
+"""Those steps of the run's summary in which the run waits for Spark."""
 _SINK_ERRORS = (StaleEpochError, FencedError, SinkChangedError)
 """Errors after which a check of the sink is useless: the sink caused the error, or belongs to another run now."""
 

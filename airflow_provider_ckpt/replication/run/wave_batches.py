@@ -43,7 +43,9 @@ class WaveBatches:
         return min(lanes, self._turn.most_lanes or lanes)
 
     def choose(self, due: Sequence[Batch], lanes: int) -> Sequence[Batch]:
-        """Return the batches of the next wave.
+        """Return those of the due batches that form the next wave.
+
+        Their number is limited by what lanes are likely to complete in time, and by the rest of the run's turn.
 
         :param due: batches whose next attempt may begin now, in the order of their keys
         :param lanes: number of lanes
@@ -51,7 +53,7 @@ class WaveBatches:
         return self._within_turn(self._completable(due, lanes), lanes)
 
     def _completable(self, due: Sequence[Batch], lanes: int) -> Sequence[Batch]:
-        """Return one batch that must run alone, or as many batches as a wave is likely to complete.
+        """Return the first batch that must run alone; without one, as many batches as a wave is likely to complete.
 
         :param due: batches whose next attempt may begin now
         :param lanes: number of lanes

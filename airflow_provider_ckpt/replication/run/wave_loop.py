@@ -352,7 +352,7 @@ class WaveLoop:
         In each lane, the first batch that has no receipt may have caused the loss, so its next attempt runs alone.
 
         :param wave: the wave
-        :param alone: whether the wave had a single batch, which then counts as the cause
+        :param alone: whether the wave had a single batch that was to run alone, so that it counts as the cause
         :param error: the error that ended the wave
         """
         settlement = self._run.ledger.settle_lost_wave(

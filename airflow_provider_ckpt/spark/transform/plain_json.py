@@ -119,9 +119,9 @@ class FlatJsonDecoder:
         return pa.RecordBatch.from_arrays(columns, [records.schema.names[0], *names])
 
     def _columns(self, records: pa.Array) -> list[pa.Array]:
-        """Decode JSON records without nested objects or arrays, and return one Arrow array for each field.
+        """Decode flat JSON records, and return one Arrow array for each field.
 
-        The caller has checked that no record is nested.
+        The caller has checked that all records are flat.
 
         :param records: binary array with the JSON text of each record
         :raises pyarrow.ArrowInvalid: if a text is not UTF-8
