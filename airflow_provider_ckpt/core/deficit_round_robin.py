@@ -74,13 +74,6 @@ class DeficitRoundRobin:
         """Return whether no other table works or waits for a turn; other tables may sleep."""
         return not (self._working | set(self._waiting)) - {table}
 
-    def records_left(self, table: str) -> int | None:
-        """Return the number of records that a working table may still read in its turn, at least 1.
-
-        None if no other table waits that could have a turn instead, so that the number is not limited.
-        """
-        return self._credit[table] if self._next() is not None or self._is_crowded else None
-
     def charge(self, table: str, records: int) -> None:
         """Subtract the records of a wave from a table's quantum.
 
@@ -154,14 +147,10 @@ class DeficitRoundRobin:
 
     @property
     def _is_crowded(self) -> bool:
-        """True if tables wait to be in progress, and places are missing for some of them.
-
-        Places that become free when the tables that are to pause do so count as free.
-        """
-        if self.turns_each is None:
+        """True if no further table can be in progress, and more tables wait for that than are to pause."""
+        if self.turns_each is None or len(self._turns) < self.most_in_progress:
             return False
-        outside = sum(table not in self._turns for table in self._waiting)
-        return outside > self.most_in_progress - len(self._turns) + len(self._to_pause)
+        return sum(table not in self._turns for table in self._waiting) > len(self._to_pause)
 
     def _next(self) -> str | None:
         """Return the first waiting table that is in progress or may become so; None if there is none."""

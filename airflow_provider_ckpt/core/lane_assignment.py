@@ -5,7 +5,6 @@ A wave is one Spark job; a lane is one of its Spark tasks, which sends a list of
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from airflow_provider_ckpt.core.batch import Batch
@@ -48,30 +47,6 @@ def first_of_each_partition(due: Sequence[Batch], *, pinned: bool) -> list[Batch
     for batch in due:
         first.setdefault(batch.key.partition, batch)
     return list(first.values())
-
-
-def within_records(chosen: Sequence[Batch], most: int, lanes: int) -> list[Batch]:
-    """Return the first batches that together have a number of records; the last ones may have more.
-
-    The batches are taken from each partition in turn, in the order of each.
-
-    :param chosen: batches of a wave, each partition's in order
-    :param most: number of records after which no more batches are taken
-    :param lanes: number of batches that are taken, if there are so many, even if they have more records
-    """
-    ranks: Counter[str] = Counter()
-    ranked = []
-    for index, batch in enumerate(chosen):
-        ranked.append((ranks[batch.key.partition], index))
-        ranks[batch.key.partition] += 1
-    taken: list[int] = []
-    records = 0
-    for _, index in sorted(ranked):
-        if records >= most and len(taken) >= lanes:
-            break
-        taken.append(index)
-        records += chosen[index].records or 1
-    return [chosen[index] for index in sorted(taken)]
 
 
 def without_blocked(due: Sequence[Batch], candidates: Sequence[Batch]) -> list[Batch]:

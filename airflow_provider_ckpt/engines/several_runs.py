@@ -37,8 +37,8 @@ Those that do not work wait for their turn, or for the time of a retry.
 """
 
 _TURNS_EACH = 10
-"""Number of turns after which a run pauses if another one waits to begin: a million records, after which the second
-that it takes to open source and sink again matters little."""
+"""Number of turns after which a run pauses if another one waits to begin: a million records or more, after which the
+second that it takes to open source and sink again matters little."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,11 +19,6 @@ class Turn:
         """Largest number of lanes of the next wave; None for as many as the pipeline declares."""
         return None
 
-    @property
-    def most_records(self) -> int | None:
-        """Number of records after which the next wave should end, at least 1; None for no limit."""
-        return None
-
     def charge(self, records: int) -> None:
         """Count the records of a wave that has ended against the run's turn, which may end by this.
 

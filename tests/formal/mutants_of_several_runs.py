@@ -10,7 +10,6 @@ _LEDGER = "tests/integration/ledger/test_group_renewal.py"
 _THREAD = "tests/unit/replication/run/test_lease_renewal.py"
 _TURNS = "tests/unit/core/test_deficit_round_robin.py"
 _RUNS = "tests/integration/replication/test_group_of_tables.py"
-_LANES = "tests/unit/core/test_lane_assignment.py"
 _PARALLEL = "tests/unit/replication/run/test_parallel_runs.py"
 _SEVERAL = "tests/unit/engines/test_several_runs.py"
 _ORDER = "DeficitRoundRobin"
@@ -285,7 +284,7 @@ OF_SEVERAL_RUNS: Sequence[Mutant] = (
         "pauses: a table pauses although no other one waits",
         "core/deficit_round_robin.py",
         f"{_ORDER}._is_crowded",
-        "outside > self.most_in_progress - len(self._turns) + len(self._to_pause)",
+        "sum(table not in self._turns for table in self._waiting) > len(self._to_pause)",
         "True",
         test=f"{_TURNS}::test_a_table_pauses_only_while_another_one_waits_to_be_in_progress",
     ),
@@ -293,9 +292,17 @@ OF_SEVERAL_RUNS: Sequence[Mutant] = (
         "pauses: more tables pause than others wait",
         "core/deficit_round_robin.py",
         f"{_ORDER}._is_crowded",
-        "self.most_in_progress - len(self._turns) + len(self._to_pause)",
-        "self.most_in_progress - len(self._turns)",
+        "len(self._to_pause)",
+        "0",
         test=f"{_TURNS}::test_no_more_tables_pause_than_others_wait",
+    ),
+    Mutant(
+        "pauses: a table pauses although another one can be in progress beside it",
+        "core/deficit_round_robin.py",
+        f"{_ORDER}._is_crowded",
+        "self.turns_each is None or len(self._turns) < self.most_in_progress",
+        "self.turns_each is None",
+        test=f"{_TURNS}::test_no_table_pauses_while_another_one_can_be_in_progress_beside_it",
     ),
     Mutant(
         "pauses: a table that waits for a retry stays in progress",
@@ -328,39 +335,6 @@ OF_SEVERAL_RUNS: Sequence[Mutant] = (
         "table not in self._working or (self._credit[table] > 0 and records > 0)",
         "self._credit[table] > 0 and records > 0",
         test=f"{_TURNS}::test_a_table_that_sleeps_after_an_outage_has_no_turn_to_end",
-    ),
-    Mutant(
-        "turns: a wave is as long as before while tables wait to begin",
-        "core/deficit_round_robin.py",
-        f"{_ORDER}.records_left",
-        "self._next() is not None or self._is_crowded",
-        "self._next() is not None",
-        test=f"{_TURNS}::test_the_quantum_limits_a_wave_only_if_another_table_can_have_the_turn",
-    ),
-    Mutant(
-        "turns: a wave may have any number of records",
-        "replication/run/wave_batches.py",
-        "WaveBatches._within_turn",
-        "most is None or self._is_two_phase",
-        "True",
-        test="tests/integration/replication/test_policy_keys.py"
-        "::test_a_wave_has_fewer_batches_while_other_runs_wait_for_their_turn",
-    ),
-    Mutant(
-        "turns: a wave of large batches occupies one lane",
-        "core/lane_assignment.py",
-        "within_records",
-        "records >= most and len(taken) >= lanes",
-        "records >= most",
-        test=f"{_LANES}::test_a_wave_has_the_records_of_the_turn_and_no_batch_more",
-    ),
-    Mutant(
-        "turns: a short wave has the batches of one partition",
-        "core/lane_assignment.py",
-        "within_records",
-        "sorted(ranked)",
-        "ranked",
-        test=f"{_LANES}::test_a_wave_has_the_records_of_the_turn_and_no_batch_more",
     ),
     Mutant(
         "pauses: a refresh pauses, and begins anew each time",

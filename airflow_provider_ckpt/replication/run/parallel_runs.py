@@ -124,14 +124,6 @@ class ParallelRuns(Generic[T]):
         with self._changed:
             return None if self._order.is_alone(name) else self._limits.lanes_each
 
-    def most_records(self, name: str) -> int | None:
-        """Return the number of records that are left of the turn of a run; None if no other run can get the turn.
-
-        :param name: name of the run's pipeline
-        """
-        with self._changed:
-            return self._order.records_left(name)
-
     def must_pause(self, name: str, *, sleeps: bool) -> bool:
         """Return whether a run is to pause now, so that another one can begin or resume.
 
@@ -214,11 +206,6 @@ class SharedTurn(Turn):
         There is a limit only while another run has its turn or waits for it.
         """
         return self._runs.most_lanes(self._name)
-
-    @property
-    def most_records(self) -> int | None:
-        """Number of records that are left of the run's turn, at least 1; None if no other run can get the turn."""
-        return self._runs.most_records(self._name)
 
     def charge(self, records: int) -> None:
         """Count the records of a wave that has ended against the run's turn.

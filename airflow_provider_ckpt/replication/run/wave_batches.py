@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors import registry
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch
-from airflow_provider_ckpt.core.lane_assignment import first_of_each_partition, within_records
+from airflow_provider_ckpt.core.lane_assignment import first_of_each_partition
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.core.wave_messages import Outcome
@@ -43,19 +43,9 @@ class WaveBatches:
         return min(lanes, self._turn.most_lanes or lanes)
 
     def choose(self, due: Sequence[Batch], lanes: int) -> Sequence[Batch]:
-        """Return those of the due batches that form the next wave.
-
-        Their number is limited by what lanes are likely to complete in time, and by the rest of the run's turn.
-
-        :param due: batches whose next attempt may begin now, in the order of their keys
-        :param lanes: number of lanes
-        """
-        return self._within_turn(self._completable(due, lanes), lanes)
-
-    def _completable(self, due: Sequence[Batch], lanes: int) -> Sequence[Batch]:
         """Return the first batch that must run alone; without one, as many batches as a wave is likely to complete.
 
-        :param due: batches whose next attempt may begin now
+        :param due: batches whose next attempt may begin now, in the order of their keys
         :param lanes: number of lanes
         """
         alone = [batch for batch in due if batch.alone]
@@ -69,19 +59,6 @@ class WaveBatches:
         if self._is_two_phase:  # its waves are settled as a whole
             return due[: min(self._limit, self._cadence.max_batches)]
         return due[: self._limit]
-
-    def _within_turn(self, chosen: Sequence[Batch], lanes: int) -> Sequence[Batch]:
-        """Return the first of the chosen batches, as many as the number of records left of the run's turn allows.
-
-        For a two-phase sink all are returned: each wave is a commit there, so the commit interval limits its batches.
-
-        :param chosen: batches of the wave
-        :param lanes: number of lanes
-        """
-        most = self._turn.most_records
-        if most is None or self._is_two_phase:
-            return chosen
-        return within_records(chosen, most, lanes)
 
     def seconds(self) -> float:
         """Return the seconds after which lanes begin no more batches of the next wave.

@@ -159,20 +159,6 @@ def test_a_wave_has_fewer_lanes_while_other_runs_wait_for_the_same_spark(orders:
     assert [[len(lane) for lane in wave.lanes] for wave in engine.waves] == [[1] * 2, [1] * 5, [1] * 3]
 
 
-def test_a_wave_has_fewer_batches_while_other_runs_wait_for_their_turn(orders: Replication) -> None:
-    setup = orders.changed(consumer={"strategy": "round_robin", "lanes": 2}).setup()
-    engine, most = Watching(orders.spark), iter([250, 100])
-
-    class FewRecords(Turn):
-        @property
-        def most_records(self) -> int | None:
-            return next(most, None)
-
-    replicate(replace(setup, turn=FewRecords()), engine)
-
-    assert [[len(lane) for lane in wave.lanes] for wave in engine.waves] == [[2, 1], [1, 1], [3, 2]]
-
-
 # back-pressure and exhaustion
 
 

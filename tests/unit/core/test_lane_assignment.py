@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.batch_key import BatchKey
-from airflow_provider_ckpt.core.lane_assignment import distribute, within_records, without_blocked
+from airflow_provider_ckpt.core.lane_assignment import distribute, without_blocked
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave_messages import BatchTask, Wave
 
@@ -55,30 +55,6 @@ def test_unpinned_one_partition_fills_all_lanes_evenly(count: int) -> None:
 
     assert len(sizes) == min(count, 4)
     assert max(sizes) - min(sizes) <= 1
-
-
-BATCHES = st.lists(
-    st.tuples(st.sampled_from("abcd"), st.one_of(st.none(), st.integers(0, 100))), min_size=1, max_size=30
-).map(
-    lambda pairs: [Batch(BatchKey(1, name, seq), Range(seq, seq + 1), records=n) for seq, (name, n) in enumerate(pairs)]
-)
-
-
-@given(BATCHES, st.integers(1, 500), st.integers(1, 6))
-def test_a_wave_has_the_records_of_the_turn_and_no_batch_more(batches: list[Batch], most: int, lanes: int) -> None:
-    taken = within_records(batches, most, lanes)
-
-    records = [batch.records or 1 for batch in taken]
-    assert taken == [batch for batch in batches if batch in taken]
-    assert len(taken) >= min(lanes, len(batches))
-    assert sum(records) >= most or taken == batches
-    assert len(taken) <= lanes or sum(records) - max(records) < most
-    for name in "abcd":
-        of_partition = [batch for batch in batches if batch.key.partition == name]
-        count = sum(batch.key.partition == name for batch in taken)
-        assert [batch for batch in taken if batch.key.partition == name] == of_partition[:count]
-        most_of_one = max(sum(batch.key.partition == other for batch in taken) for other in "abcd")
-        assert count >= min(most_of_one - 1, len(of_partition)), "the partitions take part alike"
 
 
 def test_what_waits_for_an_earlier_batch_is_found_in_linear_time() -> None:
