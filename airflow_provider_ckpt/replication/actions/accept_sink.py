@@ -177,7 +177,8 @@ def apply_sink_change(
 def _accepted(setup: PipelineContext, sink: Sink) -> AcceptedSink:
     """Compare the sink with the ledger, and return the lost receipts and the number of lost rows.
 
-    Later audits of the sink do not report these again.
+    Later audits of the sink do not report these again. The number is None for an upsert sink, or if the sink cannot
+    count its rows.
 
     :param setup: the pipeline with its ledger
     :param sink: the sink that is accepted

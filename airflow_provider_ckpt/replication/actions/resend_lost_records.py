@@ -33,7 +33,9 @@ RECEIPTS_LOST = frozenset(
 
 
 def make_resend(setup: PipelineContext, sink: Sink, evidence: UnfinishedAcceptance) -> Action:
-    """Return the action that sends lost records again, also those that only a receipt in the sink shows as delivered.
+    """Return the action that sends lost records again.
+
+    Batches whose receipt in the sink the ledger does not know yet count as delivered, and are lost if their rows are.
 
     :param setup: the pipeline with its ledger, connections and lease owner
     :param sink: the pipeline's sink
@@ -158,7 +160,7 @@ def reconciled_partitions(setup: PipelineContext, receipts: Iterable[Receipt]) -
 
 
 def _ranges_by_partition(receipts: Sequence[Receipt]) -> dict[tuple[int, str], list[Range]]:
-    """Return the ranges of receipts, in the given order, by ``(generation, partition)``."""
+    """Return the ranges of receipts by ``(generation, partition)``, those of each partition in the given order."""
     found: dict[tuple[int, str], list[Range]] = {}
     for receipt in receipts:
         found.setdefault((receipt.key.generation, receipt.key.partition), []).append(receipt.range)
