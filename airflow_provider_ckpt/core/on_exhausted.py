@@ -32,14 +32,15 @@ class OnExhausted(StrEnum):
 def decide_exhausted(
     error: ErrorInfo, on_exhausted: OnExhausted, give_up: RejectBatch | HaltRun, *, dead_letters: bool
 ) -> Decision:
-    """Decide what happens to a batch whose last attempt has failed.
+    """Decide by ``retry.on_exhausted`` what happens to a batch whose last attempt has failed.
 
-    An error that halts by default, but is retried by an override, halts the run: an override never drops anything.
+    An error type that halts the run by default may be retried because the declaration says so. After the last attempt
+    it halts the run all the same, whatever ``on_exhausted`` says: permission to retry is none to give records up.
 
     :param error: the error of the last attempt
-    :param on_exhausted: the pipeline's ``retry.on_exhausted``
-    :param give_up: the decision for ``dlq``: reject the batch, or halt if its last attempt was to claim ``rejected`` or
-        ``void``
+    :param on_exhausted: the pipeline's ``retry.on_exhausted``: ``hold``, ``dlq`` or ``fail``
+    :param give_up: the decision to return for ``dlq``: reject the batch, or halt the run if the last attempt was
+        already to claim ``rejected`` or ``void``
     :param dead_letters: whether dead letters are enabled; if not, the run fails instead of storing any
     :return: the decision; the caller carries it out
     """

@@ -95,7 +95,10 @@ class ReceiptedRange:
 
     @property
     def added(self) -> tuple[RangeReceipt, ...]:
-        """Range receipts of the recoveries inside the range, which read records that appeared later."""
+        """Range receipts of side partitions ``recovery:...`` that lie inside the range.
+
+        Their records appeared in the source after the range was first read.
+        """
         return tuple(item for item in self.again if _is_of_recovery(item) and _within(item.range, self.receipt.range))
 
     @property

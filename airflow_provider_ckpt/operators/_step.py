@@ -98,11 +98,13 @@ class CkptStepOperator(CkptOperator):
                 yield setup, run
 
     def push_state(self, context: Context, run: Run, state: dict[str, Any], *, release: bool = False) -> dict[str, Any]:
-        """Push the state of the run after this task to XCom, and return it.
+        """End this task's part of a run, and return the state that it pushes to XCom for the next task of the group.
+
+        The state has the epoch of the lease, and the summary of the run by all tasks so far.
 
         :param context: the task's context
-        :param run: the run, which ends for this task
-        :param state: state of the run before this task; this task's summary is merged with the summary in it
+        :param run: the run, as this task continued it
+        :param state: the state that the task before this one pushed
         :param release: whether to release the lease, since no further task of the group continues the run
         """
         from airflow_provider_ckpt.replication.run.summary import RunSummary

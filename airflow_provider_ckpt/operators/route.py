@@ -25,9 +25,13 @@ class CkptRouteOperator(CkptBranchOperator):
     """
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Choose the next tasks and return the state of the run.
+        """Let the tasks follow that the settled batches call for, such as ``retry`` or ``hold``, and skip the others.
+
+        ``settle`` has stored the names of these tasks in the summary of the run's state. The lease is released unless
+        ``retry`` follows.
 
         :param context: the task's context
+        :return: the state of the run, which is pushed to XCom for the tasks that follow
         """
         before = self.previous_state(context)
         chosen = [Route(name) for name in before["summary"]["route"]]

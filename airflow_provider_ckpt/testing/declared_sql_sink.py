@@ -110,7 +110,11 @@ class DeclaredTableHarness(SinkHarness):
 
 
 class TestDeclaredSqlSink(SinkConformance):
-    """Conformance suite of sinks on the database of the pipeline whose file :data:`FILE` names."""
+    """Conformance suite of the sql sink on the database to which a pipeline of yours writes.
+
+    The environment variable :data:`FILE` has the path of the pipeline's declaration. Each test writes to a new table in
+    the schema of the pipeline's target, and not to the target.
+    """
 
     @pytest.fixture
     def harness(self) -> Iterator[SinkHarness]:

@@ -14,6 +14,8 @@ import dlt  # type: ignore[import-not-found,unused-ignore]
 
 
 def _tables(names: list[str]) -> None:
+    # dlt calls itself once for each table without new rows.
+    sys.setrecursionlimit(sys.getrecursionlimit() + 10 * len(names))
     from dlt.sources.sql_database import sql_database  # type: ignore[import-not-found,unused-ignore]
 
     schema = os.environ.get("SOURCE_SCHEMA")

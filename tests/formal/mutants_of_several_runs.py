@@ -206,7 +206,7 @@ OF_SEVERAL_RUNS: Sequence[Mutant] = (
         f"{_ORDER}.is_alone",
         "(self._working | set(self._waiting)) - {table}",
         "(self._turns.keys() | set(self._waiting)) - {table}",
-        test=f"{_TURNS}::test_a_table_that_sleeps_does_not_count_as_another_one_that_works",
+        test=f"{_TURNS}::test_no_table_starves",
     ),
     Mutant(
         "turns: a wave is charged to no table",

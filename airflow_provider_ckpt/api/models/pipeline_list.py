@@ -1,4 +1,8 @@
-"""Models of the list of pipelines: health, lag and lease of each pipeline, and the sums of each database."""
+"""Models of the list of pipelines: health, lag and lease of each pipeline.
+
+For each declaration of many tables, called a database, they have the sum of the lags and the number of pipelines by
+health.
+"""
 
 from __future__ import annotations
 

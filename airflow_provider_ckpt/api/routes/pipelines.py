@@ -205,7 +205,8 @@ def _audit(ledger: Ledger, pipeline: str) -> Accounted:
 def get_timeline(found: Seen, ledger: OpenedLedger, start: Moment | None = None, end: Moment | None = None) -> Timeline:
     """Return the leases, users' actions and planned and committed positions of a pipeline in a period.
 
-    The period has at most 90 days. Without an end, it ends now; without a start, it has 24 hours.
+    Without an end, the period ends now; without a start, it begins 24 hours before its end. A period of more than
+    90 days is refused with status 422.
 
     :param found: the pipeline of the path
     :param ledger: the ledger

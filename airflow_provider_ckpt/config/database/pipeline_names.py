@@ -15,7 +15,10 @@ MAX_LENGTH = 128
 
 _HASH_DIGITS = 32
 _HASH_MARK = "--"
-"""Text before the hash in a shortened name; other names do not contain it, as digits follow each ``-``."""
+"""Text before the hash in a pipeline's name that was too long and was cut.
+
+No name of schema and table contains it elsewhere: special characters are written as ``-`` and two hexadecimal digits.
+"""
 
 _PLAIN = re.compile(r"[A-Za-z0-9_]")
 _ESCAPED = re.compile(r"(?:-[0-9a-f]{2})+")

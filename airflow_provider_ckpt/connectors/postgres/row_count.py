@@ -47,9 +47,12 @@ class RowCounter:
         )
 
     def start(self, sent: int) -> str:
-        """Return SQL function calls that start the count, written as the expressions of a SELECT.
+        """Return SQL function calls that begin to count the rows which the target takes, for the list of a SELECT.
 
-        :param sent: number of rows that are to be sent; :meth:`set_sent` may correct it
+        They store the server's present counters and the number of rows that are to be sent as settings of the
+        transaction; :attr:`check` compares both at the end.
+
+        :param sent: number of rows that are to be sent, as far as it is known; :meth:`set_sent` may correct it
         """
         return f"{_set_setting(_BEFORE, self.current)}, {_set_setting(_SENT, str(sent))}"
 

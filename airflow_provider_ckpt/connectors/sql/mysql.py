@@ -71,7 +71,11 @@ class MySqlDialect(SqlDialect):
         return found
 
     def prepare(self, engine: sa.Engine) -> None:
-        """Register listeners that open a :class:`.MemoryConnection`, and set strict mode and UTC in each session."""
+        """Have an engine open connections that send no file of this machine, in strict mode and with the time zone UTC.
+
+        :param engine: the engine; listeners are registered on it that act whenever it opens a connection, which then is
+            a :class:`.MemoryConnection`
+        """
         import sqlalchemy as sa
 
         from airflow_provider_ckpt.connectors.sql.mysql_load import MemoryConnection

@@ -323,9 +323,11 @@ class SqlSink:
         connection.execute(fences.update().where(of_run).values(target_snapshot=snapshot))
 
     def _store_document(self, name: str, document: Mapping[str, Any]) -> None:
-        """Store a JSON document under a name in the table of replays; an earlier document of that name is overwritten.
+        """Store a JSON document under a name; an earlier document of that name is overwritten.
 
-        :param name: the name: a side partition, or a list of source files
+        The documents are replays and lists of source files, which share a bookkeeping table.
+
+        :param name: name of the replay's side partition, or of the list of source files
         :param document: the document
         """
         with self._database.session(f"storing {name} beside {self._name}", writes=True) as connection:

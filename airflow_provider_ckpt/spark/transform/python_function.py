@@ -38,9 +38,10 @@ _HINT = "Return one row for each, in their order, with just the columns of trans
 class FunctionResult:
     """Result of applying the user's function to the rows of a batch.
 
-    :param rows: rows to deliver: the record number, then the columns of ``transform.returns``
-    :param filtered: number of rows that the function excluded by :data:`KEEP`
-    :param errors: by record number, the error of each row that becomes a dead letter
+    :param rows: rows to deliver; the first column is the number of the record in the batch, the others are those of
+        ``transform.returns``
+    :param filtered: number of rows that the function excluded, by a value other than true in its column :data:`KEEP`
+    :param errors: the error of each row that becomes a dead letter, by number of the record
     """
 
     rows: pa.Table

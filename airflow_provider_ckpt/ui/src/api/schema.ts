@@ -361,7 +361,8 @@ export interface paths {
          * Get Timeline
          * @description Return the leases, users' actions and planned and committed positions of a pipeline in a period.
          *
-         *     The period has at most 90 days. Without an end, it ends now; without a start, it has 24 hours.
+         *     Without an end, the period ends now; without a start, it begins 24 hours before its end. A period of more than
+         *     90 days is refused with status 422.
          */
         get: operations["get_timeline"];
         put?: never;
