@@ -1,4 +1,4 @@
-"""Differences between the versions of Airflow that this package supports, beyond names that have moved.
+"""Functions that hide how the supported versions of Airflow differ, apart from names that have moved.
 
 Names that have moved are imported from ``airflow.providers.common.compat.sdk``, which knows where each version has
 them.
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def initialize_stats() -> None:
     """Set up Airflow's ``Stats`` in a process that is not an Airflow task; in a task, Airflow has already done so.
 
-    Airflow 3.1 sets it up when it is first used.
+    With Airflow 3.1 the function does nothing, since ``Stats`` sets itself up at its first use.
     """
     from airflow import __version__
     from airflow.providers.common.compat.sdk import Stats
@@ -51,10 +51,10 @@ def newest_event(asset: Asset) -> AssetEventResult | None:
 
 
 def wait_for_answer(operator: HITLOperator, context: Context, kwargs: Mapping[str, str]) -> NoReturn:
-    """Suspend a task that has asked users a question. Airflow calls ``execute_complete`` once a user has answered.
+    """Suspend a task that has asked users a question, by raising the exception that Airflow expects for this.
 
-    Since Airflow 3.3 the scheduler waits for the answer. In older versions a trigger waits, so a triggerer must be
-    running.
+    Airflow calls the operator's ``execute_complete`` once a user has answered. Since Airflow 3.3 the scheduler waits
+    for the answer. In older versions a trigger waits, so a triggerer must be running.
 
     :param operator: the operator, whose question Airflow shows already
     :param context: the task's context

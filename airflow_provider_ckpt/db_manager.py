@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class CkptDBManager(BaseDBManager):
-    """Database manager of the ledger, which the provider registers with Airflow.
+    """Database manager of the ledger: the provider registers it with Airflow, whose ``db`` commands call it.
 
     :param session: session of Airflow's metadata database; not used
     """
@@ -43,7 +43,7 @@ class CkptDBManager(BaseDBManager):
             self.log.warning("No ledger to migrate: %s", error)
 
     def get_alembic_config(self) -> Config:
-        """Return Alembic's configuration of the ledger's migrations, with the ledger's URL if there is one."""
+        """Return Alembic's configuration of the ledger's migrations, with the ledger's URL if one is configured."""
         config = migrate.alembic_config()
         if self._location is not None:
             config.set_main_option("sqlalchemy.url", self._location.url.replace("%", "%%"))
@@ -78,7 +78,7 @@ class CkptDBManager(BaseDBManager):
     ) -> None:
         """Create the ledger, or upgrade it to the Alembic revision that this version needs.
 
-        Airflow passes the parameters to every database manager.
+        Do nothing if no ledger is configured. Airflow passes the parameters to every database manager.
 
         :param to_revision: ignored
         :param from_revision: ignored
@@ -91,7 +91,7 @@ class CkptDBManager(BaseDBManager):
             self.log.info("The ledger is up to date: %s (%s)", self._location.where, self._location.origin)
 
     def downgrade(self, to_revision: str, from_revision: str | None = None, show_sql_only: bool = False) -> None:
-        """Downgrade the ledger to an older Alembic revision.
+        """Downgrade the ledger to an older Alembic revision; do nothing if no ledger is configured.
 
         :param to_revision: the older revision
         :param from_revision: ignored

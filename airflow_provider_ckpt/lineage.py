@@ -29,7 +29,10 @@ DatasetName = tuple[str, str]
 
 @define
 class CkptRunFacet(RunFacet):
-    """Run facet ``ckpt`` of OpenLineage: pipeline, numbers of records by outcome, retries and failed commits."""
+    """Run facet ``ckpt`` of OpenLineage: pipeline, and numbers of records by outcome, of retries and of failed commits.
+
+    A commit is the delivery of one batch to the sink, or its settlement in the ledger.
+    """
 
     pipeline: str
     read: int

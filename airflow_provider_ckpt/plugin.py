@@ -1,4 +1,4 @@
-"""Airflow plugin ``CkptPlugin``, which registers the page *Replication* and its API with Airflow.
+"""Register the page *Replication* and its API with Airflow, by the plugin ``CkptPlugin``.
 
 Airflow finds it by the entry point ``airflow.plugins``, and loads plugins in every process. So this module imports
 neither FastAPI nor SQLAlchemy, and creates the application only when the API server asks for it.

@@ -30,12 +30,12 @@ _MODULES = (
     "replication.run.replicate",
     "stats",
 )
-"""Modules below this package that a run of the operator imports."""
+"""Modules of this package that a task of :class:`CkptReplicateOperator` imports."""
 
 
 @hookimpl
 def on_starting(component: Any) -> None:
-    """Import the modules of a run, and those that connectors name, if a scheduler with LocalExecutor starts.
+    """Import the modules of a run, and those that connectors list for it, if a scheduler with LocalExecutor starts.
 
     An error is logged; it occurs again in the task.
 

@@ -20,7 +20,9 @@ log = logging.getLogger(__name__)
 
 
 def find_connection(connection_id: str) -> Connection | None:
-    """Return an Airflow connection; None if it is not defined, or its environment variable is invalid.
+    """Return an Airflow connection; None if it is not defined, belongs to a team, or its variable is invalid.
+
+    The variable is that of the environment, such as ``AIRFLOW_CONN_CKPT``, which has precedence over the database.
 
     :param connection_id: id of the connection
     :raises AirflowNotFoundException: if a secrets backend or teams are configured, and Airflow does not find the

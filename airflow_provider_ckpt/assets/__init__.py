@@ -1,1 +1,1 @@
-"""Assets of pipelines: ``pipeline_asset`` gets an event when a run has ended, ``work_asset`` when a run is due."""
+"""Assets of pipelines: ``pipeline_asset`` gets an event when a checkpoint has moved, ``work_asset`` if a run is due."""

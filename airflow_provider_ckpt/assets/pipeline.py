@@ -29,7 +29,7 @@ def pipeline_asset(name: str) -> Asset:
 
 
 def sanitize_uri(uri: SplitResult) -> SplitResult:
-    """Normalize the URI of a pipeline's asset; Airflow calls this for the scheme ``ckpt``.
+    """Return the URI of a pipeline's asset without a final slash; Airflow calls this for the scheme ``ckpt``.
 
     :param uri: the URI, split into its parts
     :raises ValueError: if the URI is not of the form ``ckpt://<pipeline>``
@@ -40,10 +40,10 @@ def sanitize_uri(uri: SplitResult) -> SplitResult:
 
 
 def emit_event(context: Context, summary: dict[str, Any], *, of_this_task: bool = False) -> bool:
-    """Emit the event of the pipeline's asset after a run, unless the asset's newest event has the same positions.
+    """Emit the event of the pipeline's asset after a run, unless its newest event has the same positions already.
 
-    The assets that the DAG declares as ``outlets`` get the same ``extra``; Airflow emits their events for every task
-    that succeeds.
+    The assets that the DAG declares as ``outlets`` get the event's ``extra`` too (see :func:`event_extra`); Airflow
+    emits their events for every task that succeeds.
 
     :param context: the task's context
     :param summary: summary of the run, as its task returns it
@@ -80,7 +80,8 @@ def event_extra(summary: dict[str, Any]) -> dict[str, Any]:
 
     :param summary: summary of the run, as its task returns it
     :return: dict with the keys ``pipeline``, ``epoch``, ``generation``, ``run``, ``checkpoint`` and ``records``;
-        ``checkpoint`` holds the positions before and after the run, by source partition
+        ``checkpoint`` holds the positions before and after the run, by source partition, ``run`` the id of the run,
+        and ``records`` its record counts
     """
     return {name: summary[name] for name in ("pipeline", "epoch", "generation", "run", "checkpoint", "records")}
 

@@ -18,7 +18,8 @@ def adopt(args: Namespace) -> dict[str, Any]:
     From then on this ledger continues the pipeline with these receipts. With ``--dry-run`` nothing is changed.
 
     :param args: arguments of the command: pipeline, ledger id, declaration, reason, dry run
-    :raises ConfigError: if this ledger does not know the pipeline and no declaration is given, or the reason is missing
+    :raises ConfigError: if this ledger does not know the pipeline and no declaration is given, the reason is missing,
+        or the sink has no receipts of the lost ledger for the pipeline, or has some of this one already
     """
     from airflow_provider_ckpt.cli.context import context_of
     from airflow_provider_ckpt.ledger_location import open_ledger

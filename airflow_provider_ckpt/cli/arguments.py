@@ -1,4 +1,4 @@
-"""Arguments that several commands share, in the form of Airflow's parser.
+"""Define arguments that several commands share, for Airflow's command line parser.
 
 Every ``airflow`` call imports this module, so its imports must be fast.
 """
@@ -31,7 +31,7 @@ def position(text: str) -> int:
 
 
 def count(text: str) -> int:
-    """Return the whole number that a text contains, which must be at least 1.
+    """Return the whole number that a text consists of, which must be at least 1.
 
     :raises ValueError: if the text is no such number
     """
@@ -63,7 +63,7 @@ DEAD_LETTER_SELECTION = (
     arg("--until", metavar="TIME", help="only records dead-lettered before this time"),
     arg("--stop-at", type=position, metavar="N", help="only the first N dead letters, oldest first"),
 )
-"""Arguments that select dead letters, by error type, batch, time and number."""
+"""Arguments that select dead letters: by error type, batch and the time when they were stored; of these the first N."""
 
 QUERY = arg("--query", metavar="TEXT", help="only dead letters whose error, bytes or headers contain this text")
 

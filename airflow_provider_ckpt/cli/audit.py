@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.ledger.ledger import Ledger
 
 _ALWAYS_SHOWN = ("from", "checkpoint", "planned_to")
-"""Columns of the audit's table that are shown even if all of their values are 0."""
+"""Columns of the audit's table that are always shown; any other column is left out if all of its values are 0."""
 
 
 def _table(result: dict[str, Any], out: TextIO) -> None:
@@ -63,8 +63,9 @@ def _accepted_table(accepted: dict[str, Any], out: TextIO) -> None:
 
 @command(_table)
 def audit(args: Namespace) -> dict[str, Any]:
-    """Audit the pipeline ``args.pipeline``, with ``--against-sink`` also its sink, and return the result, JSON-ready.
+    """Check the pipeline ``args.pipeline`` in the ledger; with ``--against-sink`` also compare it with its sink.
 
+    :return: what was checked and found, JSON-ready
     :raises FailedError: if an invariant is violated, or ledger and sink differ; it contains the result
     """
     from airflow_provider_ckpt.ledger_location import open_ledger

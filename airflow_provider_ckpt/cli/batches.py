@@ -18,17 +18,18 @@ def hold(args: Namespace) -> dict[str, Any]:
     """Hold the batches ``args.batch``, so that no run sends them until a user releases or skips them.
 
     :return: the result of the action, JSON-ready
-    :raises LedgerStateError: if the state of a batch does not allow the action
+    :raises LedgerStateError: if the state of a batch does not allow this, for example because it was delivered
     """
     return request_action(args, Action(ActionKind.HOLD, parse_batch_keys(args.batch)))
 
 
 @command(write_result)
 def release(args: Namespace) -> dict[str, Any]:
-    """Return held batches to ``planned``, with the full number of attempts, and return the result, JSON-ready.
+    """Release held batches: those of ``args.batch``, or with ``--all`` all of the pipeline.
 
-    The batches are those of ``args.batch``, or all held ones with ``--all``.
+    They become ``planned`` again, and get as many attempts as new batches.
 
+    :return: the result of the action, JSON-ready
     :raises ConfigError: if neither batches nor ``--all`` are given, or both
     :raises LedgerStateError: if a batch is not held
     """
@@ -43,7 +44,7 @@ def skip(args: Namespace) -> dict[str, Any]:
 
     :return: the result of the action, JSON-ready
     :raises ConfigError: if the reason is missing
-    :raises LedgerStateError: if the state of a batch does not allow the action
+    :raises LedgerStateError: if the state of a batch does not allow this, for example because it was delivered
     """
     with action_context(args, required_by="skip") as context:
         return skip_batches(context, args.batch)

@@ -30,8 +30,8 @@ _PROGRESS_SECONDS = 3.0
 def find_nonconformities(file: str, pipeline: Pipeline) -> list[str]:
     """Run the conformance suite of sinks in a process of its own, and show its progress on stderr.
 
-    :param file: path of the pipeline's file
-    :param pipeline: the pipeline
+    :param file: path of the pipeline's file, from which the suite loads the pipeline again
+    :param pipeline: the pipeline, whose type of sink chooses the suite
     :return: a sentence for each test that fails, or for the reason why the suite cannot run; empty if all tests pass
     """
     from airflow_provider_ckpt.connectors import registry

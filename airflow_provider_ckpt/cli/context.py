@@ -1,4 +1,4 @@
-"""Create the context of a command: the pipeline's declaration, the ledger, and Airflow's connections.
+"""Create what a command needs to work on a pipeline: its declaration, the ledger, and Airflow's connections.
 
 The declaration comes from a file, or is the one that the pipeline's newest run stored in the ledger.
 """
@@ -35,9 +35,9 @@ def load_pipeline(file: str | PathLike[str]) -> Pipeline:
 
 
 def make_context(pipeline: Pipeline, ledger: Ledger) -> PipelineContext:
-    """Create the context in which a command works on a pipeline.
+    """Return what a command needs to work on a pipeline: declaration, ledger, connections, metrics, lease owner.
 
-    It uses Airflow's connections and metrics. If the command acquires a lease, the owner is this process.
+    Connections and metrics are Airflow's. If the command acquires the pipeline's lease, this process is the owner.
 
     :param pipeline: the declaration
     :param ledger: the open ledger
@@ -53,7 +53,7 @@ def make_context(pipeline: Pipeline, ledger: Ledger) -> PipelineContext:
 
 
 def context_of(args: Namespace, ledger: Ledger) -> PipelineContext:
-    """Create the context in which a command works on the pipeline ``args.pipeline``.
+    """Return what a command needs to work on the pipeline ``args.pipeline``, as :func:`make_context` does.
 
     The declaration is read from ``args.file``, or from the ledger if no file is given.
 

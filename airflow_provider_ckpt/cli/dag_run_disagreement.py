@@ -18,7 +18,7 @@ from airflow_provider_ckpt.replication.process_lease_owner import is_held
 log = logging.getLogger(__name__)
 
 _LEASED_TASKS = ("plan", "submit", "settle", "route", "retry")
-"""Names of the tasks of a task group that hold the pipeline's lease while they run."""
+"""Names, inside their task group, of the tasks that hold the pipeline's lease while they run."""
 _WITHOUT_VERDICT = (BatchState.PLANNED, BatchState.IN_FLIGHT)
 
 
@@ -28,7 +28,8 @@ def last_dag_run(status: dict[str, Any]) -> dict[str, Any] | None:
     It is the DAG run that held the lease last, or else the DAG run that started batches last; None if there is neither.
 
     :param status: the pipeline's status from the ledger
-    :return: JSON-ready dict; ``disagrees`` is an explanation, or None if Airflow and the ledger agree
+    :return: JSON-ready dict with ``dag_id``, ``run_id``, ``state`` (None if Airflow does not know the run), and
+        ``disagrees``, an explanation, or None if Airflow and the ledger agree
     """
     owner = next(filter(dag_run_of, (status["lease"]["owner"], status["begun_by"])), None)
     found = dag_run_of(owner)
@@ -42,6 +43,8 @@ def last_dag_run(status: dict[str, Any]) -> dict[str, Any] | None:
 
 def contradiction(state: str | None, status: dict[str, Any], running: Sequence[str] = ()) -> str | None:
     """Return an explanation if the ledger contradicts the state of a DAG run in Airflow; None if it does not.
+
+    For example: ``the DAG run is a success, but batches have no verdict: 3 planned; the next run sends them``.
 
     :param state: the DAG run's state in Airflow; None if Airflow does not know the run
     :param status: the pipeline's status from the ledger
@@ -66,9 +69,10 @@ def contradiction(state: str | None, status: dict[str, Any], running: Sequence[s
 
 
 def _running_tasks(owner: str) -> list[str]:
-    """Return the ids of the tasks of a DAG run that should hold the lease and that Airflow shows as running.
+    """Return the ids of the tasks that Airflow shows as running and that should therefore hold the lease.
 
-    The list is empty if the owner is no Airflow task, or Airflow's metadata database cannot be read.
+    They are the task that the owner names, or the tasks of the task group that it names, in the owner's DAG run. The
+    list is empty if the owner is no Airflow task, or Airflow's metadata database cannot be read.
 
     :param owner: owner of a lease, as the ledger stores it
     """

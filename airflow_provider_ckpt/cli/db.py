@@ -87,7 +87,7 @@ def _revisions_to_undo(current: str | None, wanted: str) -> list[str]:
     """Return the schema revisions that a downgrade undoes, newest first.
 
     :param current: the ledger's revision; None if it has no tables
-    :param wanted: the revision to downgrade to, or ``base``
+    :param wanted: the revision to downgrade to; ``base`` undoes all, so that no table remains
     :raises ConfigError: if the wanted revision is neither the current one nor an older one
     """
     from alembic.script import ScriptDirectory
@@ -107,7 +107,8 @@ def _revisions_to_undo(current: str | None, wanted: str) -> list[str]:
 def _refuse_while_running(url: str, revision: str | None) -> None:
     """Raise an error if a run holds a lease, because a downgrade drops tables that the run needs.
 
-    If the ledger is at another revision than this version's, no run of this version can be active.
+    Nothing is checked if the ledger is at another revision than this version's: then no run of this version can be
+    active.
 
     :param url: the ledger's URL
     :param revision: the ledger's revision; None if there is no ledger

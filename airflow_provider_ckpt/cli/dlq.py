@@ -34,7 +34,10 @@ _MAX_SHOWN = 100
 
 @command(write_document)
 def list_all(args: Namespace) -> dict[str, Any]:
-    """Return the numbers of dead letters of ``args.pipeline`` by state, and the selected index entries, JSON-ready."""
+    """Return the numbers of all dead letters of ``args.pipeline`` by state, and index entries, JSON-ready.
+
+    The index entries are those that the command's options select, such as ``--type``.
+    """
     from airflow_provider_ckpt.cli.context import context_of
     from airflow_provider_ckpt.ledger_location import open_ledger
     from airflow_provider_ckpt.replication.actions import dead_letters
@@ -84,7 +87,7 @@ def _table(result: dict[str, Any], out: TextIO) -> None:
 
 @command(_table)
 def show(args: Namespace) -> dict[str, Any]:
-    """Return the selected dead letters of ``args.pipeline`` with their content, oldest first, JSON-ready.
+    """Return the dead letters that the command's options select, with their content, oldest first, JSON-ready.
 
     At most 100 are returned, unless ``--stop-at`` gives another number.
     """
@@ -102,7 +105,9 @@ def show(args: Namespace) -> dict[str, Any]:
 
 @command(write_document)
 def export(args: Namespace) -> dict[str, Any]:
-    """Write the selected dead letters to the new file ``args.to``, as JSON lines with their bytes in base64.
+    """Write the dead letters that the command's options select to a new file, as JSON lines with bytes in base64.
+
+    ``args.to`` is the path of the file, which only the current user can read.
 
     :return: the number of dead letters and the path of the file, JSON-ready
     :raises ConfigError: if the file exists, or cannot be created
@@ -123,18 +128,20 @@ def export(args: Namespace) -> dict[str, Any]:
 
 @command(write_result)
 def replay(args: Namespace) -> dict[str, Any]:
-    """Request that the next run sends the selected dead letters again.
+    """Request that the next run sends dead letters again: the parked ones that the command's options select.
 
-    :return: the result of the action, JSON-ready; the number of its dead letters (``records``) is 0 if none is parked
+    :return: the result of the action, JSON-ready; ``records`` is the number of these dead letters and may be 0
     """
     return _request(args, ActionKind.REPLAY_DEAD_LETTERS)
 
 
 @command(write_result)
 def discard(args: Namespace) -> dict[str, Any]:
-    """Give up the selected dead letters: mark them as discarded in the index. The sink still stores them.
+    """Give up dead letters: mark the parked ones that the command's options select as discarded in the index.
 
-    :return: the result of the action, JSON-ready; the number of its dead letters (``records``) is 0 if none is parked
+    Their store still has them.
+
+    :return: the result of the action, JSON-ready; ``records`` is the number of these dead letters and may be 0
     :raises ConfigError: if the reason is missing
     """
     return _request(args, ActionKind.DISCARD_DEAD_LETTERS, required_by="dlq discard")

@@ -36,7 +36,13 @@ def _brief(batch: dict[str, Any]) -> dict[str, Any]:
 
 @command(_table)
 def inspect(args: Namespace) -> dict[str, Any]:
-    """Return the details of the batch or partition ``args.what``, or of all unresolved batches, JSON-ready."""
+    """Return the details of the batch or partition ``args.what``, JSON-ready.
+
+    If ``args.what`` is None, return those of all unresolved batches, and the stored actions.
+
+    :raises ConfigError: if ``args.what`` is neither the id of a partition nor the name of a batch
+    :raises LedgerStateError: if there is no such batch
+    """
     from airflow_provider_ckpt.ledger_location import open_ledger
 
     with open_ledger(args.ledger) as ledger:

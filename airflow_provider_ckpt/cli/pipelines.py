@@ -29,7 +29,10 @@ def _list(result: list[dict[str, Any]], out: TextIO) -> None:
 
 @command(_list)
 def list_all(args: Namespace) -> list[dict[str, Any]]:
-    """Return phase, lease, and numbers of partitions, batches and dead letters of every pipeline in the ledger."""
+    """Return phase, lease owner, and numbers of partitions, batches and dead letters of every pipeline.
+
+    The owner is None if the lease is not held. Batches are counted by state, beyond the checkpoint only.
+    """
     from airflow_provider_ckpt.ledger_location import open_ledger
 
     with open_ledger(args.ledger) as ledger:
@@ -68,7 +71,10 @@ def _show(result: dict[str, Any], out: TextIO) -> None:
 
 @command(_show)
 def show(args: Namespace) -> dict[str, Any]:
-    """Return the partitions of the pipeline ``args.pipeline``, and its declaration as its newest run stored it."""
+    """Return phase and partitions of the pipeline ``args.pipeline``, and the declaration that its newest run stored.
+
+    :raises ConfigError: if the ledger does not know the pipeline
+    """
     from airflow_provider_ckpt.ledger_location import open_ledger
 
     with open_ledger(args.ledger) as ledger:
@@ -84,7 +90,7 @@ def delete(args: Namespace) -> dict[str, Any]:
     The sink is not changed. If a run has acquired the lease since the data was shown, nothing is deleted.
 
     :return: the data that was deleted, JSON-ready
-    :raises ConfigError: if the reason is missing, or the user does not confirm
+    :raises ConfigError: if the reason is missing, the user does not confirm, or the ledger does not know the pipeline
     :raises LedgerStateError: if a run has acquired the lease meanwhile
     """
     from airflow_provider_ckpt.ledger_location import open_ledger

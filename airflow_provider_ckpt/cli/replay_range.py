@@ -16,7 +16,7 @@ from airflow_provider_ckpt.replication.actions.rewind_target import source_parti
 
 @command(write_result)
 def replay_range(args: Namespace) -> dict[str, Any]:
-    """Have the next run read the range ``--from`` to ``--to`` again in a side partition, and return the result.
+    """Have the next run read the range ``--from`` to ``--to`` again in a side partition; return the result document.
 
     :param args: arguments of the command, among them pipeline, partition and range
     :raises ConfigError: if the range is empty, or there is no such source partition

@@ -63,7 +63,11 @@ def stored_actions(ledger: Ledger, pipeline: str) -> list[dict[str, Any]]:
 
 
 def write_result(result: dict[str, Any], out: TextIO) -> None:
-    """Write the result of an action as tables: pipeline, action and outcome, then each value before and after."""
+    """Write the result of an action as tables: pipeline, action and outcome, then each changed value before and after.
+
+    :param result: result document of the action
+    :param out: text file to write to, such as the standard output
+    """
     rows: list[tuple[str, Any]] = [
         ("pipeline", result["pipeline"]),
         ("action", result["action"]),

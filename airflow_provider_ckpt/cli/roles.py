@@ -1,6 +1,8 @@
 """``airflow ckpt db roles ledger``, ``sink``, ``source``: print SQL that creates PostgreSQL roles with few privileges.
 
-The owner of the database runs the SQL; the commands themselves connect to no database.
+The owner of the database runs the SQL; the commands themselves connect to no database. Each function takes the names of
+schema, roles and tables from the command's arguments, and returns a dict with ``schema``, ``roles`` and the script as
+``sql``.
 """
 
 from __future__ import annotations
@@ -12,13 +14,13 @@ from airflow_provider_ckpt.cli.runner import command
 
 
 def _script(result: dict[str, Any], out: TextIO) -> None:
-    """Write only the SQL script of a result, so that the output can be piped into psql."""
+    """Write only the SQL script of a result, its key ``sql``, so that the output can be piped into psql."""
     out.write(result["sql"])
 
 
 @command(_script)
 def ledger(args: Namespace) -> dict[str, Any]:
-    """Return SQL that creates a PostgreSQL ledger's schema and its roles to migrate, to run pipelines and to read."""
+    """Return SQL that creates a PostgreSQL ledger's schema and roles: to migrate it, to run pipelines, to read it."""
     from airflow_provider_ckpt.ledger.store.roles import LedgerRoles
 
     roles = LedgerRoles(args.schema, args.owner, args.runtime, args.reader)
@@ -27,7 +29,10 @@ def ledger(args: Namespace) -> dict[str, Any]:
 
 @command(_script)
 def sink(args: Namespace) -> dict[str, Any]:
-    """Return SQL that lets a role write to targets in a schema, and creates the sink's bookkeeping tables there."""
+    """Return SQL that lets a writer role write to targets in a schema, and creates the bookkeeping tables there.
+
+    It also lets a reader role read receipts and dead letters.
+    """
     from airflow_provider_ckpt.connectors.postgres.roles import SinkRoles
 
     roles = SinkRoles(

@@ -73,6 +73,7 @@ def run(args: Namespace) -> dict[str, Any]:
     :return: JSON-ready: for one file, the summary of the run; for several files, the result of each under ``pipelines``
     :raises FailedError: if batches are held and ``run.fail_on_hold`` is true, or any of several pipelines failed; it
         contains the result
+    :raises CkptError: for one file, the error with which its run failed
     """
     return _run_one(args) if len(args.files) == 1 else _run_several(args)
 
@@ -121,9 +122,10 @@ def _run_several(args: Namespace) -> dict[str, Any]:
 
 
 def _load(files: list[str]) -> dict[str, Pipeline | ConfigError]:
-    """Return the pipeline that each file declares, or the error of a file that is invalid or declares a repeated name.
+    """Return, by path, the pipeline that each file declares, or the error if the file is invalid.
 
-    Two runs of one pipeline in this process would have the same lease, so no file with a repeated name is run.
+    Files that declare the same pipeline name all get an error instead of a pipeline, since two runs of one pipeline in
+    this process would have the same lease.
 
     :param files: paths of the files
     """

@@ -63,7 +63,8 @@ class _StderrHandler(logging.Handler):
 def command(table: TableWriter) -> Callable[[Callable[[Namespace], Any]], Callable[[Namespace], None]]:
     """Return a decorator that turns a function with a JSON-ready result into a command of ``airflow ckpt``.
 
-    The command writes the result to standard output, logs and errors to standard error, and sets the exit status.
+    The command writes the result to standard output, logs and errors to standard error, and sets the exit status: 0, or
+    1 after an error, or 128 plus the number of the signal that stopped it.
 
     :param table: function that writes the result as tables, unless ``-o json`` or ``-o yaml`` is given
     """
@@ -179,7 +180,8 @@ def _log_to_stderr(*, verbose: bool) -> None:
 def _only_warnings(_: Any, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
     """Drop an event of structlog below the level of a warning; return any other event.
 
-    It is a processor, because another class of loggers would lack methods that Airflow's code calls.
+    It is one of structlog's processors. To configure another class of loggers instead would not do, since such loggers
+    lack methods that Airflow's code calls.
 
     :param method: name of the logger's method, such as ``info``
     :param event: the event

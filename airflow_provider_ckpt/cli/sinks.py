@@ -43,7 +43,8 @@ def accept_sink(args: Namespace) -> dict[str, Any]:
 def move(args: Namespace) -> dict[str, Any]:
     """Settle the receipts of the present sink, so that the next run may deliver to another sink, and return the result.
 
-    The next run delivers to the sink that its declaration names, from the checkpoint on.
+    The next run delivers to the sink that its declaration names, from the checkpoint on. With ``--unreachable`` the
+    present sink is not read.
     """
     with action_context(args, required_by="move") as context:
         return change_sink(context, make_move(context.setup(), unreachable=args.unreachable))
@@ -52,7 +53,8 @@ def move(args: Namespace) -> dict[str, Any]:
 def _positions(context: ActionContext, texts: Iterable[str]) -> dict[str, int]:
     """Return the first position to send again, by source partition, from the ``[PARTITION=]N`` texts of ``--from``.
 
-    :raises ConfigError: if a text has another form, or the partition is missing or unknown
+    :raises ConfigError: if a text has another form, names an unknown partition, or names none although the pipeline has
+        several
     """
     found: dict[str, int] = {}
     for text in texts:

@@ -20,7 +20,7 @@ _ANY_PIPELINE = {
     "transform": {"decode": "json", "schema": "value string"},
     "sink": {"type": "files", "format": "jsonl", "path": "/out"},
 }
-"""Declaration with which ``start`` without a file starts a driver.
+"""Declaration for which ``airflow ckpt spark start`` starts a driver if no file is given.
 
 It stands for every pipeline without Spark properties of its own, since all of these share one driver.
 """
@@ -45,7 +45,10 @@ def _table(result: dict[str, Any], out: TextIO) -> None:
 
 @command(_table)
 def status(args: Namespace) -> dict[str, Any]:
-    """Return the state of each standing Spark driver of the current user on this machine, and the failed starts."""
+    """Return the states of the standing Spark drivers of the current user on this machine, and their failed starts.
+
+    A failed start is listed until a driver with the same key has started; after a day it may no longer be listed.
+    """
     del args
     from airflow_provider_ckpt.engines.standing_drivers import StandingDrivers
 

@@ -57,7 +57,10 @@ def _table(status: dict[str, Any], out: TextIO) -> None:
 
 @command(_table)
 def show(args: Namespace) -> dict[str, Any]:
-    """Return the status of the pipeline ``args.pipeline``, its last DAG run, and its stored actions, JSON-ready."""
+    """Return the ledger's status of the pipeline ``args.pipeline`` as a JSON-ready dict.
+
+    The key ``dag_run`` has its last DAG run (see :func:`last_dag_run`), and ``intents`` the stored actions that wait.
+    """
     from airflow_provider_ckpt.ledger_location import open_ledger
 
     with open_ledger(args.ledger) as ledger:

@@ -67,7 +67,7 @@ def _check_file(file: str, *, connect: bool, conformance: bool) -> dict[str, Any
 
 
 def _check_database(file: str, *, connect: bool) -> dict[str, Any]:
-    """Check a declaration of many tables, and return the problems found, JSON-ready.
+    """Check a declaration of many tables, and return the result with all problems, none if it is valid, JSON-ready.
 
     :param file: YAML file with the declaration
     :param connect: whether to check the declaration against the tables of the source as well

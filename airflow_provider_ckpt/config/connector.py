@@ -1,4 +1,4 @@
-"""Declaration of a connector: its source, sink and dead letter store, by import path, and the models of their keys.
+"""Declare a connector: its source, sink and dead letter store, by import path, and the models of their keys.
 
 A distribution registers a connector as an entry point of the group ``airflow_provider_ckpt.connectors``. The entry
 point's name is the ``type`` in pipelines. The object is loaded wherever a pipeline of the type is declared, even while
@@ -29,7 +29,8 @@ class OutOfRangeTimes:
     column goes unchanged to a sink of the same connector that stores such times.
 
     :param first_day: the earliest day that a time of the source can have, in days since 1970
-    :param message: description of such a time and its remedy, appended to the column's name in an error message
+    :param message: description of such a time and its remedy, which follows the column's name in an error message, such
+        as ``is after the year 294246 …; leave it out of transform.select``
     :param stored_by_own_sink: whether a sink of the same connector stores such times as they are
     """
 
@@ -72,9 +73,9 @@ class SinkType:
         ``table letters of connection lake``; its arguments are the pipeline and a function that returns the connection
         of an id. None to name the type and place of the sink instead, such as ``the files sink, /out``
     :param dead_letter_keys: keys of ``dead_letter_queue`` that apply if the sink stores the dead letters
-    :param conformance: module of tests that run the conformance suite of sinks beside the target of a pipeline; the
-        environment variable ``AIRFLOW_CKPT_CONFORMANCE_FILE`` holds the path of the pipeline's file. None if there are
-        none
+    :param conformance: module of tests that run the conformance suite of sinks in the database of a pipeline's target,
+        on tables of their own; the environment variable ``AIRFLOW_CKPT_CONFORMANCE_FILE`` holds the path of the
+        pipeline's file. None if there are none
     """
 
     section: type[SinkSection]
@@ -92,15 +93,16 @@ class DeadLetterStoreType:
 
     :param store: class of the store; created with the pipeline, the connection and a ``SinkContext``
         (:class:`~.dead_letter_store.DeadLetterStore`)
-    :param place: function that returns a phrase for the place of the dead letters, with the arguments of
-        ``SinkType.dead_letter_place``
+    :param place: function that returns a phrase for the place of the dead letters, such as ``topic bad_orders of
+        connection kafka``; its arguments are those of ``SinkType.dead_letter_place``
     :param keys: keys of ``dead_letter_queue`` that apply to the store: some of ``connection``, ``topic``, ``brokers``,
         ``compression``, ``table`` and ``path``
-    :param needed: the required ones of these keys, each with its meaning for error messages
+    :param needed: the required ones of these keys, each with the meaning that an error names if it is missing, such as
+        ``a directory`` for ``path``
     :param needs_connection: whether the store requires a connection: that of ``dead_letter_queue.connection``, or of a
         sink or source of the same type
-    :param instead_of_connection: key that makes a connection unnecessary; if the key is given without ``sink``, this
-        store is used
+    :param instead_of_connection: key of ``dead_letter_queue`` that makes a connection unnecessary, such as ``brokers``;
+        if it is given without ``sink``, this store is used. None if there is no such key
     """
 
     store: ImportPath

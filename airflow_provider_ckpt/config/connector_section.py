@@ -46,7 +46,7 @@ class ConnectorSection(Section):
         return str(getattr(self, self.place_key))
 
     def check(self, pipeline: Pipeline) -> None:
-        """Refuse a pipeline whose other sections contradict this one; each section is valid on its own.
+        """Refuse a pipeline whose other sections contradict this one, although each section is valid on its own.
 
         :raises ValueError: if there is a contradiction; the message names the keys, and what to write instead
         """

@@ -16,7 +16,8 @@ class Consumer(Section):
         over all lanes; ``single`` uses one lane; ``auto`` is ``pinned`` if source or sink require order, else
         ``round_robin``
     :param lanes: number of lanes; ``auto`` uses the number of cores of the Spark master
-    :param max_in_flight: maximum number of records in unsettled batches, started or not; planning waits beyond it
+    :param max_in_flight: maximum number of records in batches without a verdict, started or not; no more batches are
+        planned while it is reached
     """
 
     strategy: Literal["auto", "pinned", "round_robin", "single"] = "auto"

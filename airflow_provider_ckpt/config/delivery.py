@@ -1,6 +1,7 @@
-"""Models of the keys that declare the delivery policy: commits, retries, dead letters, and missing or null fields.
+"""Define the keys that declare the delivery policy: commits, retries, dead letters, and missing or null fields.
 
-They are StreamForge's keys, which are accepted as they are written, and further keys.
+Most of them have the names that StreamForge, a tool that replicates Kafka topics, gives them, so its declarations of
+these keys are accepted as they are written.
 """
 
 from __future__ import annotations
@@ -31,18 +32,21 @@ class CommitStrategy(Section):
 
     Names that end in ``_ms`` are milliseconds.
 
-    :param manual_commit: whether the numbers of resolved batches decide when to settle; ``False`` settles by timer
-        alone
-    :param commit_mode: ``sync`` settles each batch of a lane before the next one is sent; ``async`` does not wait
+    :param manual_commit: whether the number of batches by which the checkpoint can move decides when to settle, beside
+        the time; ``False`` settles by timer alone
+    :param commit_mode: ``sync`` settles each batch of a lane before the next one is sent; ``async`` sends the next one
+        without waiting
     :param commit_interval: records per batch; the source chooses if it is ``auto``
     :param commit_interval_ms: with ``manual_commit``, maximum time between two settlements; None for no limit before
         the end of the wave
     :param commit_timeout_ms: maximum time of one statement of a settlement, including its wait for locks
     :param auto_commit_interval_ms: the timer's interval, if ``manual_commit`` is false
-    :param checkpoint_after_ms: time since the last settlement after which ``min_checkpoint_count`` batches are settled
-    :param min_checkpoint_count: number of batches by which the checkpoint can move that are settled after
-        ``checkpoint_after_ms``; fewer batches wait for ``commit_interval_ms`` or the end of the wave
-    :param max_checkpoint_count: number of batches by which the checkpoint can move that are settled at once
+    :param checkpoint_after_ms: time since the last settlement after which ``min_checkpoint_count`` batches are enough
+        for the next one
+    :param min_checkpoint_count: minimum number of batches by which the checkpoint can move, for a settlement once
+        ``checkpoint_after_ms`` have passed; fewer batches wait for ``commit_interval_ms`` or the end of the wave
+    :param max_checkpoint_count: if the checkpoint can move by this number of batches, they are settled without waiting
+        for ``checkpoint_after_ms``
     """
 
     manual_commit: bool = True
@@ -106,15 +110,17 @@ SAME = "same"
 
 
 def _stores_with_brokers() -> list[str]:
-    """Return the types with a dead letter store for which ``brokers`` replaces the connection."""
+    """Return the connector types whose dead letter store takes ``brokers`` in place of a connection (``kafka``)."""
     stores = ((kind, connector.dead_letter_store) for kind, connector in installed_connectors())
     return [kind for kind, store in stores if store is not None and store.instead_of_connection == "brokers"]
 
 
 def _store_implied_by_brokers(data: object) -> object:
-    """Return a ``dead_letter_queue`` section in which ``sink`` is set, if it has ``brokers`` but no ``sink``.
+    """Return a ``dead_letter_queue`` section with ``sink`` filled in, if it has ``brokers`` but no ``sink``.
 
-    StreamForge's declarations have this form. Any other section is returned unchanged.
+    Declarations written for StreamForge have this form. The value is the connector type whose store accepts ``brokers``
+    (``kafka``). Any other section is returned unchanged, and so is each section if several installed types accept
+    ``brokers``.
     """
     if isinstance(data, Mapping) and data.get("brokers") and "sink" not in data:
         stores = _stores_with_brokers()
@@ -123,9 +129,9 @@ def _store_implied_by_brokers(data: object) -> object:
 
 
 def _dead_letter_destination(value: object) -> object:
-    """Check that a value of ``dead_letter_queue.sink`` is ``same`` or a type with a dead letter store, and return it.
+    """Return ``dead_letter_queue.sink`` if it is ``same`` or a connector type that has a dead letter store.
 
-    :raises ValueError: if it is neither; the message lists the supported values
+    :raises ValueError: if the value is neither; the message lists the supported ones
     """
     if value == SAME:
         return value
@@ -143,10 +149,10 @@ class DeadLetterQueue(Section):
 
     :param enabled: whether dead letters are written; if not, an error that requires one halts the run, and nothing is
         dropped
-    :param sink: ``same`` writes them with the batch: to a table beside the target in a database, to JSON lines beside a
-        table of files, to ``topic`` for a Kafka target. Another destination is the type of a connector with a dead
-        letter store, and is written before the batch's receipt. The default is ``kafka`` if ``brokers`` is given, else
-        ``same``
+    :param sink: ``same`` writes them with the batch: to a table beside a target in a database, to files of JSON lines
+        beside a target that consists of files, to ``topic`` for a Kafka target. Any other value is the type of a
+        connector with a dead letter store, to which they are written before the batch's receipt. The default is
+        ``kafka`` if ``brokers`` is given, else ``same``
     :param connection: Airflow connection id of the destination; by default that of a sink or source of the same type
     :param topic: topic, for ``kafka``, and for ``same`` with a Kafka target
     :param brokers: brokers to use instead of the connection's, for ``kafka``
@@ -211,7 +217,7 @@ class ErrorHandling(Section):
 
     :param missing_field_behavior: for a field that a record lacks: ``error``, ``null``, or ``skip`` the record
     :param null_value_behavior: for a field that is null: ``passthrough``, ``error``, or ``skip`` the record
-    :param cache_failure_behavior: accepted for compatibility with StreamForge; has no effect
+    :param cache_failure_behavior: accepted because declarations written for StreamForge may have it; has no effect
     """
 
     missing_field_behavior: Annotated[Literal["error", "null", "skip"], BeforeValidator(_null_word)] = "error"

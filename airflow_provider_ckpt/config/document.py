@@ -33,7 +33,10 @@ PIPELINE_KEYS = "a pipeline needs name, source and sink"
 _TAG = "tag:yaml.org,2002:"
 _MAX_NUMBER_LENGTH = 100
 _AMBIGUOUS_NUMBER = re.compile(r"[-+]?[0-9][0-9_]*+(?::[0-9_.]++)++|[-+]?0[0-7_]*[0-7][0-7_]*")
-"""Pattern of numbers that YAML 1.1 reads in base 60 or base 8, such as ``1:30`` and ``010``; they are faults."""
+"""Pattern of numbers that YAML 1.1 reads in base 60 or base 8, such as ``1:30`` and ``010``.
+
+They are reported as faults.
+"""
 
 _DELIMITER = ("transform", "delimiter")
 """Path of the only key whose value may be a control character: the delimiter of CSV."""
@@ -62,7 +65,7 @@ class Document:
     :param text: the YAML text
     :param environment: environment variables that values may refer to
     :param content: end of the error message about a text without keys, such as :data:`PIPELINE_KEYS`
-    :ivar data: the plain data; a value with a fault is missing or None
+    :ivar data: the plain data; a value with a fault may be missing, None or as it is written
     :ivar faults: pairs of a line and the problem in that line, in order
     :raises NotReadableError: if the text is not a single YAML document with a mapping of keys, or is too large
     """
@@ -75,7 +78,7 @@ class Document:
         self.faults: list[tuple[int, Problem]] = sorted(reader.faults, key=lambda fault: fault[0])
 
     def line(self, path: KeyPath) -> int:
-        """Return the line, from 1, of the key at a path; if the key is missing, the line of its nearest parent."""
+        """Return the line, from 1, of the key at a path; if it is missing, the line of its nearest existing parent."""
         node, line = self._root, int(self._root.start_mark.line) + 1
         for part in path:
             if id(node) not in self._children:
@@ -88,6 +91,8 @@ class Document:
 
 def invisible_characters(data: object, path: KeyPath = ()) -> Iterator[Problem]:
     """Yield a problem for each key and text of plain data that contains a forbidden invisible character.
+
+    Forbidden are control characters other than tab and line breaks, and others that :func:`.forbidden_character` names.
 
     :param data: the declaration, or the part of it at ``path``
     :param path: key path of the part; parts deeper than :data:`MAX_DEPTH` are not searched
@@ -132,7 +137,7 @@ class _LimitedComposer(Composer):
 
 
 class _Loader(_LimitedComposer, yaml.SafeLoader):
-    """YAML loader in Python, whose error messages users see."""
+    """YAML loader without libyaml, for texts that libyaml rejects, or if it is missing; users see its messages."""
 
 
 if yaml.__with_libyaml__:

@@ -1,4 +1,4 @@
-"""Types of the fields in a declaration, such as whole numbers and column names, and the base class of its sections."""
+"""Define types of fields in a declaration, such as whole numbers and column names, and the base of its sections."""
 
 from __future__ import annotations
 
@@ -76,4 +76,4 @@ def _not_blank(text: str) -> str:
 
 
 RequiredText = Annotated[str, AfterValidator(_not_blank)]
-"""A text that is not empty, for a key without a default."""
+"""A text that is not empty or blank, for a key without a default."""

@@ -78,7 +78,7 @@ def connector_path(kind: str) -> str:
 
 
 def use_paths(paths: Mapping[str, str]) -> None:
-    """Import connectors in this process from paths that another process has found, instead of from entry points.
+    """Have this process import connectors from paths that another process has found in entry points, when needed.
 
     Spark's executors then need the packages of the connectors, but no metadata of their distributions.
 
@@ -108,9 +108,10 @@ def installed_connectors() -> Iterator[tuple[str, Connector]]:
 
 @cache
 def _claims() -> Mapping[str, Mapping[str, str]]:
-    """Return, for each type, the import paths in entry points, by name and version of the distribution.
+    """Return, for each type, the import path of its connector in each distribution that claims the type.
 
-    Of distributions with the same name, the first one on the import path counts.
+    Keys are the type, then name and version of the distribution, such as ``my-connector 1.2``. Of distributions with
+    the same name, the first one on the import path counts.
     """
     found: dict[str, dict[str, str]] = {}
     seen: set[str] = set()

@@ -1,4 +1,4 @@
-"""Model of the section ``lease`` of a declaration: validity of the lease, and reaction while another run holds it.
+"""Define the section ``lease`` of a declaration: validity of the lease, and reaction while another run holds it.
 
 :mod:`airflow_provider_ckpt.core.lease` decides who gets the lease.
 """
@@ -19,7 +19,7 @@ class LeaseSection(Section):
 
     :param ttl: time without a renewal after which the lease may be taken over
     :param on_busy: ``wait`` until another run releases the lease, or ``fail`` at once
-    :param wait: maximum time that ``on_busy: wait`` waits
+    :param wait: maximum time that ``on_busy: wait`` waits; after it, the run fails
     """
 
     ttl: Duration = timedelta(seconds=60)

@@ -89,7 +89,8 @@ def parse_document(text: str, name: str, content: str = PIPELINE_KEYS) -> Docume
 
     :param text: the YAML text
     :param name: name of the text in error messages
-    :param content: end of the error message about a text without keys, such as :data:`PIPELINE_KEYS`
+    :param content: end of the error message about a text without keys, which tells the required ones: ``a pipeline
+        needs name, source and sink``
     :raises ConfigError: if the text is not YAML, is too large, or has a fault such as a duplicate key
     """
     if len(text) > MAX_BYTES:
@@ -105,6 +106,8 @@ def parse_document(text: str, name: str, content: str = PIPELINE_KEYS) -> Docume
 
 def refuse_invisible_characters(data: Mapping[str, Any], name: str) -> None:
     """Raise an error if plain data that was not parsed from YAML contains a forbidden invisible character.
+
+    Control characters are forbidden, for example. In a YAML text, :func:`parse_document` refuses them.
 
     :param data: the declaration
     :param name: name of the data in error messages

@@ -58,7 +58,8 @@ def read_outline(path: Path) -> Outline:
 def may_declare(path: Path, dag_id: str) -> bool:
     """Return whether a pipeline's file may declare the DAG with a given id, by a search of the text for the id.
 
-    The YAML is not parsed. The result is also True if an escape sequence or an environment variable may hide the id.
+    The YAML is not parsed. The result is also True if an escape sequence or an environment variable may hide the id,
+    and False if the file cannot be read.
 
     :param path: the YAML file
     :param dag_id: id of the DAG
@@ -73,7 +74,8 @@ def may_declare(path: Path, dag_id: str) -> bool:
 def declares_many_tables(path: Path) -> bool:
     """Return whether a file declares many tables of a database instead of one pipeline: it has the key ``database``.
 
-    The text is searched. YAML is parsed only if the file may have the key in the form ``{database: …}``.
+    The text is searched. YAML is parsed only if the file may have the key in the form ``{database: …}``. The result is
+    False if the file cannot be read or parsed; loading it reports the error.
 
     :param path: the YAML file
     """

@@ -1,4 +1,4 @@
-"""Type of a percentage in a declaration: text such as ``50%``."""
+"""Define the type of a percentage in a declaration: text such as ``50%``."""
 
 from __future__ import annotations
 
@@ -20,4 +20,4 @@ def _parse_percentage(value: object) -> Decimal:
 Percentage = Annotated[
     Decimal, BeforeValidator(_parse_percentage), PlainSerializer(lambda part: f"{part * 100:f}%", return_type=str)
 ]
-"""A percentage, written as text such as ``50%``; its value is a fraction from 0 to 1."""
+"""A percentage from 0% to 100%, written as text such as ``50%``; its value is a fraction from 0 to 1."""

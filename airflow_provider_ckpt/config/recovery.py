@@ -13,8 +13,8 @@ class RecoverySection(Section):
 
     :param window: distance in time at which the low watermark follows the checkpoint; only records above the low
         watermark are found
-    :param settle_lag: minimum age of receipts that a recovery compares with the source, because late records are common
-        in younger ranges; a later recovery compares them
+    :param settle_lag: minimum age of receipts that a recovery compares with the source; younger ones, in whose ranges
+        late records are still common, are left to a later recovery
     """
 
     window: Duration = timedelta(days=7)

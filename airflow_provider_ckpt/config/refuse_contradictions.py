@@ -53,7 +53,8 @@ def _check_refresh(pipeline: Pipeline) -> None:
     """Refuse ``source.mode: full`` without a sink that replaces all rows, and such a sink with any other source.
 
     :param pipeline: the declaration
-    :raises ValueError: if one is given without the other, or with delivery at most once or the section ``schema``
+    :raises ValueError: if one is given without the other, or ``source.mode: full`` with delivery at most once or the
+        section ``schema``
     """
     full, replaces = pipeline.source.is_full, pipeline.sink.replaces is not None
     if full and not replaces:
@@ -99,7 +100,7 @@ def _check_creation(pipeline: Pipeline) -> None:
 
 
 def _check_dead_letter_store(pipeline: Pipeline) -> None:
-    """Refuse a dead letter store that needs a connection, if neither a connection nor the key in its place is given.
+    """Refuse a dead letter store that needs a connection, if none is given, nor a key in its place (``brokers``).
 
     :param pipeline: the declaration
     :raises ValueError: if both are missing; the message names the keys

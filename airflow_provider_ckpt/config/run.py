@@ -1,4 +1,4 @@
-"""Model of the section ``run`` of a declaration: the Spark that executes a run, its time budget, and held batches."""
+"""Define the section ``run`` of a declaration: the Spark that executes a run, its time budget, and held batches."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def _default_engine(given: dict[str, Any]) -> Literal["warm", "submit"]:
 
 
 class RunSection(Section):
-    """Execution of a run: its Spark, its time limit, and its failure because of held batches.
+    """Section ``run`` of a declaration: which Spark executes a run, for how long, and whether held batches fail it.
 
     :param engine: ``warm`` shares a local Spark that stays on the machine between runs, ``submit`` starts a Spark for
         each run by the apache-spark provider's hook, ``connect`` uses a Spark Connect server; by default ``submit`` if
         a connection is given, else ``warm``
     :param connection: id of the Spark connection; without a connection, ``submit`` starts a local master
-    :param time_budget: time after which no further wave is planned; remaining work waits for the next run
+    :param time_budget: time after which no further wave begins; remaining work waits for the next run
     :param fail_on_hold: whether a run that ends with held batches fails
     :param conf: additional Spark properties
     """

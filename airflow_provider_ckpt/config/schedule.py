@@ -80,6 +80,8 @@ class WorkSchedule(Section):
 class DagSection(Section):
     """DAG of a pipeline; at most one of ``schedule``, ``every``, ``assets`` and ``work`` is given.
 
+    With none of them the DAG has no schedule.
+
     :param dag_id: the DAG's id; None for the pipeline's name
     :param description: the DAG's description
     :param schedule: a cron expression or a preset such as ``@hourly``

@@ -43,12 +43,12 @@ class SchemaSection(Section):
 
     :param new_column: for a new column: ``evolve`` adds it to the target, ``discard`` does not read it, ``dead_letter``
         makes each row with a value in it a dead letter
-    :param wider_type: for a type that has all values of the old type: ``evolve`` widens the target's column
+    :param wider_type: for a column whose new type has all values of the old type: ``evolve`` widens the target's column
     :param dropped_column: for a dropped column: ``keep`` delivers null for it, and the target keeps its column
     :param renamed_column: for a renamed column: ``follow`` renames the target's column, ``as_new`` treats it as a
         dropped and a new column
-    :param other_type: for a type that lacks values of the old type: ``dead_letter`` makes each row with a value in it a
-        dead letter
+    :param other_type: for a column whose new type lacks values of the old type: ``dead_letter`` makes each row with a
+        value in this column a dead letter
     :param columns: by column name, the keys that have another value for this column
     """
 
@@ -92,8 +92,10 @@ _FROZEN = (None, "freeze")
 def refuse_without_effect(pipeline: Pipeline) -> None:
     """Refuse a section ``schema`` that has no effect because of the source, the sink or the transform.
 
+    It is also refused beside ``sink.schema_evolution: add_columns``, since both would add columns to the target.
+
     :param pipeline: the declaration
-    :raises ValueError: if a key of the section has no effect; the message names the key
+    :raises ValueError: if the section is refused; the message names its key, or the whole section, and the cause
     """
     schema = pipeline.schema_
     if schema is None:
@@ -119,7 +121,7 @@ def refuse_without_effect(pipeline: Pipeline) -> None:
 
 
 def column_use(pipeline: Pipeline, reserved: frozenset[str]) -> ColumnUse:
-    """Return how a pipeline uses its source's columns: for positions, and in expressions of the transform.
+    """Return how a pipeline uses its source's columns: as cursor, as key, and in expressions of the transform.
 
     An expression uses each column whose name occurs in it. A Python function, or an expression such as ``struct(*)``,
     counts as using every column.

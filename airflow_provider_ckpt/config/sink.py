@@ -28,6 +28,8 @@ class SinkSection(ConnectorSection):
     def name_in_place(cls, name: str) -> str:
         """Return the name of a schema or table as it is written in the value of ``place_key``, quoted where necessary.
 
+        This class accepts letters, digits, ``_``, ``-``, ``$`` and single dots between them, and quotes nothing.
+
         :raises ValueError: if the name cannot be a part of the value, since the value would then name another place
         """
         if not _PLAIN_NAME.fullmatch(name):
@@ -54,7 +56,10 @@ class SinkSection(ConnectorSection):
 
     @property
     def replaces(self) -> ReplaceLimits | None:
-        """Limits of a sink that replaces all rows of the target in each run; None for any other sink."""
+        """Limits beyond which a refresh waits for a user's approval before it replaces the target's rows.
+
+        None for a sink that does not replace all rows of the target in each run.
+        """
         return None
 
     @property

@@ -19,8 +19,8 @@ class SourceSection(ConnectorSection):
     :cvar discovers_files: whether the source's records lie in files that planning discovers; the list of files is
         stored in the ledger and in the sink
     :cvar spark_reader: name of a module that reads waves with Spark itself, such as
-        ``airflow_provider_ckpt.spark.jdbc``, so that a lane gets only the columns that Spark passes on; None if lanes
-        read with the connector's reader
+        ``airflow_provider_ckpt.spark.jdbc``, instead of lanes with the connector's reader; a lane then gets only the
+        columns that Spark passes on to it. None if lanes read
     :cvar reports_columns: whether the source reports its columns (:class:`~.source_protocol.SourceWithColumns`), which
         the section ``schema`` needs
     """
@@ -55,7 +55,7 @@ class SourceSection(ConnectorSection):
 
     @property
     def may_lack_columns(self) -> bool:
-        """True if a record may lack a column, so that ``transform.schema`` declares the columns, as for Parquet files.
+        """True if a record may lack a column, as in Parquet files; ``transform.schema`` then declares the columns.
 
         The texts of such a source are also checked, since nothing guarantees that they are valid UTF-8.
         """

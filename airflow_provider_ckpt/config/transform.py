@@ -27,8 +27,8 @@ class Transform(Section):
 
     :param decode: format of a raw record: ``json`` (one object per record) or ``csv``; None to leave records as the
         source gives them
-    :param schema_: columns of a record, as Spark DDL (``id bigint, at timestamp``); the YAML key is ``schema``. For
-        Parquet files, the columns to read
+    :param schema_: columns of a record, as Spark DDL (``id bigint, at timestamp``); the YAML key is ``schema``.
+        Required with ``decode``; for Parquet files, the columns to read
     :param where: condition that records must meet; other records are counted as filtered. None for all records
     :param select: mapping from output column to expression; None to pass all columns unchanged
     :param delimiter: character that separates the fields of CSV
@@ -36,7 +36,7 @@ class Transform(Section):
         ten times this much memory in each lane
     :param python: a user's function as the last step: ``module:function``, or ``task`` if ``@task.ckpt_batch`` defines
         it; None for no such step
-    :param returns: the columns that the function returns, as Spark DDL
+    :param returns: the columns that the function returns, as Spark DDL; required with ``python``
     """
 
     decode: Literal["json", "csv"] | None = None

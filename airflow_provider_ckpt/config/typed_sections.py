@@ -45,7 +45,7 @@ def model_for(model: type[ConnectorSection], data: object) -> type[ConnectorSect
 
     :param model: base class of the section's models
     :param data: the section's data
-    :return: ``model`` itself if the data names no known type
+    :return: ``model`` itself if the data names no known type, or the type's connector is broken
     """
     kind = data.get("type") if isinstance(data, Mapping) else None
     try:
@@ -164,7 +164,7 @@ def _error(side: Side, details: list[InitErrorDetails]) -> ValidationError:
 
 
 AnySourceSection = Annotated[SerializeAsAny[SourceSection], BeforeValidator(partial(_validate, side="source"))]
-"""Section ``source``, validated and serialised by the model of its type."""
+"""Annotation of a pipeline's section ``source``: pydantic validates and serialises it by the model of its ``type``."""
 
 AnySinkSection = Annotated[SerializeAsAny[SinkSection], BeforeValidator(partial(_validate, side="sink"))]
-"""Section ``sink``, validated and serialised by the model of its type."""
+"""Annotation of a pipeline's section ``sink``: pydantic validates and serialises it by the model of its ``type``."""

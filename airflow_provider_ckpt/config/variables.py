@@ -11,6 +11,8 @@ _VARIABLE = re.compile(r"\$(\$(?=\{)|\{(?:(\w++)(?::-([^{}]*+))?+\})?+)")
 def expand(text: str, environment: Mapping[str, str]) -> str:
     """Return a text with every ``${NAME}`` replaced by the value of the environment variable.
 
+    For a variable that is not set, ``${NAME:-default}`` is replaced by the default. ``$${`` becomes ``${``.
+
     :param text: one value of a YAML document
     :param environment: values of the environment variables, by name
     :raises ValueError: if a variable without a default is not set, or a ``${`` does not start a variable

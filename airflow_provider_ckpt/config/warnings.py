@@ -1,4 +1,4 @@
-"""Warnings about keys of a declaration that have no effect, or another effect than their names suggest."""
+"""Warn about keys of a declaration that have no effect, or another effect than their names suggest."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.config.schedule import DagShape
 
 _PLACE_KEYS = ("connection", "topic", "compression", "table", "path")
-"""Keys of ``dead_letter_queue`` that apply only to some destinations."""
+"""Keys of ``dead_letter_queue`` that have an effect only with some dead letter stores."""
 
 _NAMING_KEYS = ("connection", "table", "topic", "cursor", "key", "columns")
 """Keys whose values are names; letters of different alphabets in one name are probably a mistake."""
@@ -44,7 +44,7 @@ def _policy_warnings(pipeline: Pipeline) -> Iterator[str]:
 
 
 def _other_destination_warnings(pipeline: Pipeline) -> Iterator[str]:
-    """Yield a warning for each key of ``dead_letter_queue`` that has no effect on the chosen destination."""
+    """Yield a warning for each key of ``dead_letter_queue`` that has no effect with the declared dead letter store."""
     queue = pipeline.dead_letter_queue
     for key in _PLACE_KEYS:
         if key not in _applying_keys(pipeline) and _differs_from_default(queue, key):
@@ -54,7 +54,7 @@ def _other_destination_warnings(pipeline: Pipeline) -> Iterator[str]:
 
 
 def _applying_keys(pipeline: Pipeline) -> tuple[str, ...]:
-    """Return the keys of ``dead_letter_queue`` that apply to the chosen destination."""
+    """Return the keys of ``dead_letter_queue`` that have an effect with the declared dead letter store."""
     queue = pipeline.dead_letter_queue
     if queue.sink == SAME:
         sink = find_connector(pipeline.sink.type).sink

@@ -1,6 +1,7 @@
-"""Connectors: sources and sinks for ``files``, ``jdbc``, ``kafka``, ``postgres``, ``sql``, ``delta`` and ``iceberg``.
+"""Connect to sources and sinks: ``files``, ``jdbc``, ``kafka``, ``postgres``, ``sql``, ``delta`` and ``iceberg``.
 
-``source_protocol`` and ``sink_protocol`` define their interfaces; ``registry`` imports a connector when it is needed.
+``source_protocol`` and ``sink_protocol`` define the interfaces of these connectors; ``registry`` imports a connector
+when it is needed.
 
 A module of the same name has the same duty in every connector:
 

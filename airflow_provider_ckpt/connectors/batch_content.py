@@ -41,7 +41,8 @@ class DeadLetter:
     def content_texts(self) -> dict[str, str | None]:
         """Return the record's key and value: ``key``, ``key_base64``, ``value`` and ``value_base64``.
 
-        A text is None if the bytes are not UTF-8; both forms are None if the record has no key or no value.
+        ``key`` and ``value`` are texts, or None if the bytes are not UTF-8; the other two have the same bytes in
+        base64. Both forms of a key or value that the record does not have are None.
         """
         return {
             "key": _text(self.key),

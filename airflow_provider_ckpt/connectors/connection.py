@@ -1,4 +1,4 @@
-"""Address and credentials of a source or sink: the fields of an Airflow connection that drivers need."""
+"""Pass the address and credentials of a source or sink to drivers and lanes, which need no Airflow for this."""
 
 from __future__ import annotations
 

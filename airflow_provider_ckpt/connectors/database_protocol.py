@@ -42,7 +42,7 @@ class SourceDatabase(Protocol):
         """Return the approximate number of new records of each table that may have any, by the name of its pipeline.
 
         A table may be left out only if its next planning would find nothing: neither a record to plan nor a reason to
-        refuse one. A table about which nothing is known, because it is gone or may not be read, has 0: its own run
+        fail. A table about which nothing is known, because it is gone or may not be read, has 0: its own run
         reports the error.
 
         :param tables: the tables, each with the position up to which it was planned

@@ -131,7 +131,8 @@ class ReplayFiles:
     def write(self, partition: str, replay: Replay) -> None:
         """Store a replay durably: the list of dead letters that a side partition sends again.
 
-        A stored replay of the same partition is overwritten; nothing of it was sent yet.
+        A stored replay of the same partition is overwritten, which is harmless: a replay is sent only once it is
+        stored.
 
         :param partition: id of the side partition
         :param replay: references to the dead letters
@@ -140,7 +141,7 @@ class ReplayFiles:
         self._file(partition).write(json.dumps(replay.to_json()).encode())
 
     def read(self, partitions: Iterable[str]) -> dict[str, Replay]:
-        """Return the stored replays of the given side partitions, by partition; one without a replay is left out.
+        """Return the stored replays of the given side partitions, by partition; a partition without one is left out.
 
         :raises SinkError: if a file is damaged
         :raises IoError: if the file system or object store fails

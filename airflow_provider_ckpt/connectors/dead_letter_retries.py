@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.config.delivery import DeadLetterQueue
 
 RETRY_SECONDS = 1.0
-"""Pause in seconds before a failed write of dead letters is retried (semantics, section 7)."""
+"""Pause in seconds before a failed write of dead letters is retried."""
 
 T = TypeVar("T")
 

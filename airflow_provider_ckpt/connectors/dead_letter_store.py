@@ -110,8 +110,8 @@ class WriterWithDeadLetterStore:
 class SinkWithDeadLetterStore:
     """Sink whose dead letters are in a dead letter store. All other calls go to the wrapped sink; see :class:`Sink`.
 
-    Its optional interfaces, except :class:`NamesOutputs`, are those of the wrapped sink; see
-    :func:`~.sink_protocol.unwrapped`.
+    Of a sink's optional interfaces this class has only :class:`NamesOutputs`. For all others a caller asks the wrapped
+    sink, which :func:`~.sink_protocol.unwrapped` returns.
 
     :param sink: the pipeline's sink
     :param store: the store from which the dead letters are read

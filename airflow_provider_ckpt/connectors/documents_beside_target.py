@@ -30,9 +30,11 @@ class DocumentsLayout(Protocol):
 
 
 class DocumentsBesideTarget:
-    """The methods of a :class:`~.sink_protocol.Sink` that keep dead letters, replays and file lists in files.
+    """Base class of sinks that keep dead letters, replays and file lists in files beside the target.
 
-    :param documents: reads and writes these files
+    It has those methods of :class:`~.sink_protocol.Sink` that read and write these.
+
+    :param documents: object that reads and writes these files
     """
 
     def __init__(self, documents: DocumentsLayout) -> None:
@@ -56,5 +58,8 @@ class DocumentsBesideTarget:
         self._documents.lists.write(files)
 
     def stored_file_lists(self, first: int) -> Sequence[FileList]:
-        """Return the stored lists of source files from an ordinal on; see :meth:`Sink.stored_file_lists`."""
+        """Return the stored lists whose first file has at least the given ordinal; see :meth:`Sink.stored_file_lists`.
+
+        :param first: the ordinal
+        """
         return self._documents.lists.read(first)

@@ -46,10 +46,10 @@ _FIRST_DAY, _LAST_DAY = -12_687_428, 11_248_737
 """First and last day, counted from 1970, of the years that Arrow can convert to text."""
 
 _LEAST_UNWRAPPED = _INFINITY["timestamp"]
-"""Smallest number of the ADBC driver that is a count of microseconds since 1970, apart from the two infinities.
+"""The number for infinity; a smaller number of the ADBC driver has wrapped around, and 2**64 has to be added to it.
 
-PostgreSQL's timestamps after the year 294246 exceed 64 bits in that count. They wrap around: the driver returns a
-number that is less by 2**64, and so less than this one.
+A timestamp is a count of microseconds since 1970, which exceeds 64 bits after the year 294246. The driver then returns
+a number that is less by 2**64.
 """
 
 
@@ -187,7 +187,7 @@ def timestamp_text(number: int, *, zoned: bool) -> str:
 
     The result is ``infinity`` or ``-infinity`` for the numbers that stand for them (:data:`_INFINITY`).
 
-    :param number: microseconds since 1970; if they exceed 64 bits, less by 2**64
+    :param number: microseconds since 1970; after the year 294246, when they exceed 64 bits, the same number less 2**64
     :param zoned: whether the timestamp is in UTC, not a local time without a zone
     """
     days, rest = divmod(number + 2**64 if number < _LEAST_UNWRAPPED else number, _MICROSECONDS_A_DAY)

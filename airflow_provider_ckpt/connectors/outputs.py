@@ -1,4 +1,4 @@
-"""Descriptions of the directories, tables and topics that a sink writes to.
+"""Describe the directories, tables and topics that a sink writes to.
 
 A source compares them with the files, table or topic that it reads, to detect a pipeline that reads its own output.
 """

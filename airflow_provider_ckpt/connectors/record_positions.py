@@ -128,7 +128,7 @@ class RecordPositions:
 def _pack(positions: npt.NDArray[np.int64]) -> str | None:
     """Encode sorted positions as text: the first one, the differences' integer type, and the compressed differences.
 
-    Return None if the text would be longer than :data:`MAX_CHARACTERS`.
+    Return None if the text would be longer than :data:`MAX_CHARACTERS`, or the first and last are 2**63 or more apart.
     """
     import numpy as np
 

@@ -28,7 +28,7 @@ _MAX_NAMED = 3
 def refuse_if_fenced(fenced: int, epoch: int, location: str, pipeline: str) -> None:
     """Raise an error if the fence is at a newer epoch than the run.
 
-    :param fenced: epoch of the sink's fence: the highest one that a run has raised it to; 0 if it was never raised
+    :param fenced: epoch of the sink's fence, the highest epoch to which a run has raised it; 0 if it was never raised
     :param epoch: epoch of the run
     :param location: place where the fence is stored, for the message, such as ``the table /data/t``
     :param pipeline: name of the pipeline, for the message
@@ -41,7 +41,7 @@ def refuse_if_fenced(fenced: int, epoch: int, location: str, pipeline: str) -> N
 def refuse_unless_current(fenced: int, epoch: int, location: str, pipeline: str) -> None:
     """Raise an error unless the fence is at the run's epoch.
 
-    :param fenced: epoch of the sink's fence: the highest one that a run has raised it to; 0 if it was never raised
+    :param fenced: epoch of the sink's fence, the highest epoch to which a run has raised it; 0 if it was never raised
     :param epoch: epoch of the run
     :param location: place where the fence is stored, for the message, such as ``the table /data/t``
     :param pipeline: name of the pipeline, for the message
@@ -57,7 +57,7 @@ def wrong_epoch_error(fenced: int, epoch: int, location: str, pipeline: str) -> 
 
     An older or absent fence means that it was not raised for this run, or was removed since.
 
-    :param fenced: epoch of the sink's fence: the highest one that a run has raised it to; 0 if it was never raised
+    :param fenced: epoch of the sink's fence, the highest epoch to which a run has raised it; 0 if it was never raised
     :param epoch: epoch of the run
     :param location: place where the fence is stored, for the message, such as ``the table /data/t``
     :param pipeline: name of the pipeline, for the message

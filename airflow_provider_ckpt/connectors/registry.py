@@ -155,7 +155,7 @@ def open_raw_copy(
 
 
 def _raw_copy_path(pipeline: Pipeline) -> str | None:
-    """Return the import path of the class that copies rows raw; None if the pipeline's declaration rules raw copy out.
+    """Return the import path of the class that copies rows raw; None if there is none or the declaration rules it out.
 
     The source and target themselves may still rule it out; then :meth:`.RawCopy.read` returns None.
     """

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.file_lists import FileList
 
 ROW_NUMBER = "__number"
-"""Name of the int64 column that numbers a batch's rows, first in a writer's rows; several rows may share a position."""
+"""Name of the first column of the rows that a writer gets: the int64 number of the row's record in its batch.
+
+A position would not identify a row, since several rows may share one.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,14 +202,15 @@ class SinkWithTargetSnapshot(Protocol):
 
 @runtime_checkable
 class ComparesTargets(Protocol):
-    """A sink that explains how the target's identity differs from the identity of the target that was written to."""
+    """A sink that explains how the target's identity differs from the identity that it had when runs wrote to it."""
 
     def compare_targets(self, before: str, now: str) -> str | None:
         """Return the part of an error message that names the differences of two identities and their usual causes.
 
-        Return None if nothing differs, or the identities cannot be compared.
+        An example is ``the target is not the one that was written: it was … and is … (another server or table)``. The
+        result is None if nothing differs, or the identities cannot be compared.
 
-        :param before: identity of the target that was written to
+        :param before: identity of the target to which earlier runs have written
         :param now: identity of the target as it is now
         """
 
@@ -223,8 +227,8 @@ class SinkThatCreatesTarget(Protocol):
     def create_target_from(self, columns: Callable[[], Sequence[SourceColumn]]) -> None:
         """Set the columns with which a missing target is created.
 
-        :param columns: function that returns the source's columns, or those of the newest schema version; called only
-            if the target is missing
+        :param columns: function that returns the columns of the newest schema version, or the source's columns if there
+            is no version; called only if the target is missing
         """
 
 
@@ -257,19 +261,19 @@ class ReplacingSink(Protocol):
     def prepare_staging(self, epoch: int, generation: int, abandoned_from: int | None) -> None:
         """Remove the rows that earlier refreshes of the pipeline have staged, so that a new refresh can stage its own.
 
-        A sink whose staged files become files of the target removes only those of refreshes that can never be
-        published: from the generation ``abandoned_from`` on, or with a receipt ``void`` of the batch that was to
-        publish.
+        A sink whose staged files become files of the target keeps those of published refreshes. It removes only the
+        files of refreshes that can never be published: those of the generations from ``abandoned_from`` on, and those
+        whose publishing batch has the receipt ``void``.
 
         :param epoch: epoch of the run
         :param generation: generation of the new refresh
-        :param abandoned_from: first of the generations directly before it whose refresh was not published; None if
-            there are none (:attr:`.RefreshExtent.abandoned_from`)
+        :param abandoned_from: first of the consecutive generations directly before ``generation`` that were refreshes
+            and were not published; None if there are none (:attr:`.RefreshExtent.abandoned_from`)
         :raises FencedError: if the fence is at a newer epoch; nothing is removed then
         """
 
     def row_counts(self, key: BatchKey) -> tuple[int, int]:
-        """Return the number of rows that a refresh has staged, as its receipts count them, and that of the target.
+        """Return two numbers of rows: of a refresh's staged rows, as its receipts count them, and of the target's rows.
 
         :param key: the batch that publishes the refresh
         """
@@ -292,7 +296,8 @@ class ReplacingSink(Protocol):
 
         :param task: the batch that publishes; the positions before its range contain the rows
         :param epoch: epoch of the run
-        :param limits: limits beyond which nothing is published; None if a user has approved the refresh
+        :param limits: how much smaller than the target the refresh may be; if it is smaller, nothing is published.
+            None if a user has approved the refresh
         :return: the outcome; ``failed`` with the error if nothing was published, as when a range has no receipt;
             ``not_attempted`` if a limit is exceeded
         :raises FencedError: if the fence is at a newer epoch

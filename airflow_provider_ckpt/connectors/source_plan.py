@@ -1,4 +1,4 @@
-"""The plan of a source: the request of a run, and the batches, files and states that the source returns."""
+"""Define what a run passes to a source to plan it, and the batches, files and states that the source returns."""
 
 from __future__ import annotations
 

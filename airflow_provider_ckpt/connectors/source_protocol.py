@@ -98,7 +98,7 @@ class Source(Protocol):
         """Return every partition that the source has now."""
 
     def start(self, partition: str, start_from: str | int) -> Start:
-        """Return the position at which a partition starts for the first time.
+        """Return the position at which a partition starts for the first time; from a files source, with its files.
 
         :param partition: id of the partition
         :param start_from: ``earliest``, ``latest`` or a position
@@ -136,7 +136,7 @@ class Source(Protocol):
         """Return the same tasks with ``detail`` filled in, from which the reader finds the records of each range.
 
         :param tasks: batches to read
-        :param files: all recorded files (files source)
+        :param files: for a files source, all source files that the ledger has recorded; empty for any other source
         :raises SourceError: if a task can no longer be read; if the error names a batch, it concerns only that batch
         """
 
@@ -193,7 +193,7 @@ class WatchedSource(Protocol):
         :param partition: id of the partition
         :param end: end of the partition's plan: all positions before it were planned
         :param state: state that the last planning stored; see :attr:`Plan.states`
-        :param unread: function that finds records that were never read below the end of the plan; None if receipts
+        :param unread: function that finds, below the end of the plan, records that were never read; None if receipts
             are not available
         """
 

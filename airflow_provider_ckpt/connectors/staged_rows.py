@@ -1,4 +1,4 @@
-"""The rows that a refresh has staged in a table of the target's database, as the receipts of its batches count them."""
+"""Check the rows that a refresh has staged in a table of the target's database against the receipts of its batches."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class StagedRows:
             raise incomplete_error(task, reason, pipeline)
 
     def refuse_other_rows(self, task: BatchTask, published: int, place: str, pipeline: str) -> None:
-        """Raise an error if a target would take another number of rows than are staged.
+        """Raise an error if the target would have another number of rows after the publication than are staged.
 
         :param task: the batch that publishes
         :param published: number of rows that the target would have
@@ -92,7 +92,7 @@ def incomplete_error(task: BatchTask, reason: str, pipeline: str) -> SinkError:
     """Return the error of a refresh that cannot be published, since not all of its rows are staged.
 
     :param task: the batch that publishes
-    :param reason: the reason
+    :param reason: the reason, as a part of the message such as ``its staging table does not exist``
     :param pipeline: the pipeline's name
     """
     return SinkError(

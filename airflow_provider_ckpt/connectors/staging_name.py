@@ -1,4 +1,4 @@
-"""Names of the tables in which a refresh stages its rows beside a target."""
+"""Name the tables in which a refresh stages its rows beside a target."""
 
 from __future__ import annotations
 

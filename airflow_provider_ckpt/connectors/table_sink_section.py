@@ -17,7 +17,7 @@ class TableSinkSection(ReplacingSinkSection):
 
     :param connection: Airflow connection id of the database
     :param table: ``schema.table`` or ``table``
-    :param key: the target's key columns, for ``upsert``
+    :param key: the columns that identify a row of the target, for ``mode: upsert``; empty for the other modes
     :param rows_may_differ: whether the target may take more or fewer rows than are sent, because a trigger, a rule or a
         policy of the target adds or removes some
     :param may_be_emptied: whether rows of the target may be removed on purpose, so that missing rows are no loss

@@ -16,9 +16,9 @@ AUTO_RECORDS = 50_000
 """Greatest number of records in a batch if the pipeline's ``commit_interval`` sets no number."""
 
 _ONE_BATCH_RECORDS = 20_000
-"""Greatest number of records in a range that is not divided so that several lanes can share it.
+"""Number of records from which a range is worth the work of several lanes.
 
-A range with more records becomes at least :data:`_MIN_BATCHES` batches.
+A range with more records becomes at least :data:`_MIN_BATCHES` batches; the size of a batch alone divides others.
 """
 
 _MIN_BATCHES = 4
@@ -63,7 +63,7 @@ def plan_ranges(request: PlanRequest, plan: Plan, split: Callable[[Range, int], 
     without records, since the checkpoint must pass it.
 
     :param request: the ranges, and the maximum of records
-    :param plan: plan without batches that has the closed bounds
+    :param plan: plan that has the closed bound of each partition, and no batches yet
     :param split: function that splits a range into batches; its second argument is the greatest number of records in
         all of them, but it returns at least one batch if there are rows
     """

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class WholeTableSource:
-    """The methods of a :class:`~.source_protocol.Source` about the start position and late records.
+    """Base class with the methods of a :class:`~.source_protocol.Source` about the start position and late records.
 
     A refresh reads all rows as of one moment, so ``source.start_from`` has no effect, and no record can be late.
     """
@@ -34,5 +34,5 @@ class WholeTableSource:
         return None
 
     def positions(self, partition: str, span: Range) -> Sequence[int]:  # noqa: ARG002
-        """Raise an error, since :meth:`digests` returns no digests to compare with; see :meth:`Source.positions`."""
+        """Raise SourceError, since :meth:`digests` returns no digests to compare with; see :meth:`Source.positions`."""
         raise SourceError("a refresh has no positions to compare", pipeline=self._pipeline, position=span.start)

@@ -75,14 +75,14 @@ DEAD_LETTER_ACTIONS = frozenset({ActionKind.REPLAY_DEAD_LETTERS, ActionKind.DISC
 SINK_ACTIONS = frozenset({ActionKind.RESEND_TO_SINK, ActionKind.KEEP_SINK, ActionKind.MOVE})
 """Actions that accept or leave a changed sink.
 
-They are never stored for a later run. The command itself acquires the lease, compares and fences the sink, reconciles,
-and applies the action.
+They are never stored for a later run. The command itself acquires the lease, compares the sink with the state that the
+ledger expects, fences it, reconciles, and applies the action.
 """
 
 NEED_COLUMNS = frozenset({ActionKind.ACCEPT_SCHEMA})
-"""Actions that only a run applies.
+"""Actions that need the source's present columns, so that only a run applies them.
 
-A run compares the source's columns with those that the user accepted.
+The run compares the source's columns with those that the user accepted.
 """
 
 HAVE_OWN_COMMAND = frozenset(
@@ -90,7 +90,8 @@ HAVE_OWN_COMMAND = frozenset(
 )
 """Actions for each of which the ledger has a command of its own.
 
-They are never stored for a run, and leave batches, positions and dead letters as they are, unless they delete them.
+They are never stored for a run. Batches, positions and dead letters stay as they are, or are deleted with the pipeline
+or as old rows.
 """
 
 NEED_REASON = SINK_ACTIONS | {
@@ -112,6 +113,8 @@ They give records up, send records again, change the target, stop a run or delet
 @dataclass(frozen=True, slots=True)
 class Action:
     """One action on a pipeline, with its arguments. Each kind uses some of the fields; the others keep their defaults.
+
+    Below, "resend" stands for ``resend_to_sink``.
 
     :param kind: the kind of action
     :param batches: for hold, release, skip and cancel: the batches to change; a release without any releases all held
@@ -207,7 +210,7 @@ class Action:
 
 
 def refuse_own_command(kind: ActionKind, pipeline: str) -> None:
-    """Raise an error if an action is carried out by a command of its own, and not by a run or on batches.
+    """Raise an error if an action has a command of its own: it is then neither stored for a run nor applied to batches.
 
     :param kind: the kind of action
     :param pipeline: name of the pipeline, for the error message

@@ -56,7 +56,7 @@ def apply(pipeline_state: PipelineState, action: Action, *, reason: str) -> list
 
 
 def _change_sink(pipeline_state: PipelineState, action: Action, reason: str) -> list[Event]:
-    """Rewind partitions, read again ranges that the sink has lost, and hold batches, as an action names them.
+    """Rewind partitions, read again ranges that the sink has lost, and hold batches: those that the action lists.
 
     The sink may contain rows of the held batches without a receipt. All checks precede the first change, so that a
     refused action changes nothing.
@@ -90,8 +90,8 @@ def _check_cancelled_replays(pipeline_state: PipelineState, action: Action) -> N
 def _cancel_replays(pipeline_state: PipelineState, action: Action, reason: str) -> list[Event]:
     """Plan the rest of each side partition in ``action.cancelled_replays``, then skip all of its unresolved batches.
 
-    These side partitions replay dead letters whose records the rewind or resend reads again. Without this step, the
-    records would be delivered twice.
+    The rest is planned because only batches can be skipped. These side partitions replay dead letters whose records the
+    rewind or resend reads again. Without this step, the records would be delivered twice.
 
     :param pipeline_state: the pipeline's partitions, which are changed
     :param action: the rewind or resend

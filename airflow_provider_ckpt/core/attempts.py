@@ -33,7 +33,7 @@ class AttemptingPartition(AcknowledgingPartition):
         at_most_once: bool = False,
         advance: bool = True,
     ) -> tuple[InFlightTicket, list[Event]]:
-        """Begin the next attempt of a planned batch, which is in flight from then on.
+        """Begin the next attempt of a planned batch, which then is in flight, or ``sent`` with at-most-once delivery.
 
         If the batch was cancelled before, it no longer sets the cancellation watermark, so the checkpoint may move.
 

@@ -1,7 +1,7 @@
 """The key of a batch, and the ids of side partitions.
 
 The id of a side partition, such as ``dlq:3:orders``, contains its purpose, its generation and the id of the source
-partition, so that no lookup is needed to find them.
+partition, so that these three are known without a query of the ledger.
 """
 
 from __future__ import annotations

@@ -122,7 +122,8 @@ def differences(known: ExpectedSinkState, found: SinkState) -> list[SinkDifferen
 
     A target with the same identity may have another location. Properties that the ledger does not know yet are not
     compared. If the location differs and the identity is not known to be the same, ``other_location`` is the only
-    difference returned, or none if the former target cannot contain rows of this pipeline.
+    difference returned, or none if the target at the location that the ledger knows cannot contain rows of this
+    pipeline.
 
     :param known: the state in which the ledger left the sink
     :param found: the state of the sink now

@@ -1,4 +1,4 @@
-"""The ledger's index of dead letters: which dead letters are valid, their states, and the events that change a state.
+"""Define the ledger's index of dead letters: which dead letters are valid, their states, and what changes a state.
 
 Only the dead letters of the attempt that the batch's receipt names are valid (semantics, section 8). Their content is
 in the dead letter store. An entry of the index is a group of consecutive dead letters that have the same batch, error
@@ -20,7 +20,10 @@ from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Receipt
 
 UNKNOWN_TYPE = "unknown"
-"""Error type in the index of dead letters that are known only from a receipt: it counts them without naming types."""
+"""Error type under which the index lists dead letters that are known only from a receipt.
+
+A receipt counts dead letters without naming their error types.
+"""
 
 
 class DeadLetterState(StrEnum):
@@ -71,7 +74,7 @@ CHANGES_FROM: Mapping[DeadLetterEvent, frozenset[DeadLetterState]] = {
     DeadLetterEvent.REPLAY_SKIPPED: frozenset({DeadLetterState.REPLAYING}),
     DeadLetterEvent.REPLAY_LOST: frozenset({DeadLetterState.REPLAYED}),
 }
-"""States from which each event changes a dead letter; dead letters in another state are not changed."""
+"""For each event, the states of the dead letters that it changes; dead letters in another state stay as they are."""
 
 
 class AttemptKey(NamedTuple):

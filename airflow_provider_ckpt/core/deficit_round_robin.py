@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 class DeficitRoundRobin:
     """Turns of several tables; each table waits for a turn, works, sleeps until it asks for a turn, or has ended.
 
+    A table is in progress from its first turn until it pauses or ends.
+
     :param tables: names of the tables, in the order of their first turns
     :param quantum: number of records that a table may read in each turn while others wait, at least 1
     :param at_once: maximum number of tables that work at the same time, at least 1
@@ -47,9 +49,9 @@ class DeficitRoundRobin:
     def grant(self) -> Sequence[str]:
         """Begin turns of waiting tables, in order, as long as fewer than ``at_once`` tables work.
 
-        A table that still has a deficit after it got its quantum waits for the next round.
+        A table that still has a deficit after it got its quantum goes back to the end of the queue.
 
-        :return: the tables that are in progress from now on
+        :return: those of the tables that were not in progress before, and are from now on
         """
         fresh = []
         while len(self._working) < self.at_once and (table := self._next()) is not None:
@@ -97,7 +99,7 @@ class DeficitRoundRobin:
             self._turns[table] += 1
 
     def sleep(self, table: str) -> None:
-        """End a table's turn, or its wait for a turn; the table keeps its deficit.
+        """End a table's turn, or its wait for a turn; the table keeps its deficit (records beyond its quanta).
 
         A table sleeps while it waits for something other than a turn, such as a retry.
 
@@ -130,7 +132,9 @@ class DeficitRoundRobin:
         return table in self._to_pause
 
     def pause(self, table: str) -> None:
-        """Take a table out of progress; it keeps its deficit, and gets a turn after it has asked for one.
+        """Record that a table has paused: it is no longer in progress, and gets no turn until it has asked for one.
+
+        It keeps its deficit.
 
         :param table: the table
         """
@@ -147,7 +151,10 @@ class DeficitRoundRobin:
 
     @property
     def _is_crowded(self) -> bool:
-        """True if no further table can be in progress, and more tables wait for that than are to pause."""
+        """True if no further table can be in progress, and more tables wait for that than have been told to pause.
+
+        Always False if no table pauses.
+        """
         if self.turns_each is None or len(self._turns) < self.most_in_progress:
             return False
         return sum(table not in self._turns for table in self._waiting) > len(self._to_pause)

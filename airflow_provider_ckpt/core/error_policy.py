@@ -27,7 +27,7 @@ _RETRIED_WHEN_RECOVERABLE = frozenset(
     {ErrorType.KAFKA_PRODUCER, ErrorType.KAFKA_CONSUMER, ErrorType.SINK, ErrorType.SOURCE}
 )
 _DROPS = (ErrorAction.DEAD_LETTER, ErrorAction.SKIP_AND_LOG)
-"""Actions after which a record is not delivered."""
+"""Actions that give up the record: it is not delivered, and the run goes on."""
 
 
 def default_action(error: ErrorInfo) -> ErrorAction:

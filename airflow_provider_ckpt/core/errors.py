@@ -278,7 +278,11 @@ class FencedError(CkptError):
 
 
 class DeadlineError(CkptError):
-    """Error of a wave that exceeded the run's time budget and was cancelled; its batches are planned again."""
+    """Error of a wave that exceeded the run's time budget and was cancelled.
+
+    Of its batches, those without a receipt in the sink wait for their next attempt, or for a user if they are held.
+    Batches that are sent at most once are not attempted again.
+    """
 
     type = ErrorType.DEADLINE
 

@@ -29,9 +29,10 @@ def decide(batch: Batch, error: ErrorInfo, policy: DeliveryPolicy, *, now: datet
     ``skip_and_log`` applies to records. If a record that could not be identified fails its batch, the batch is rejected
     instead of skipped, so that its other records are kept as dead letters.
 
-    An error that halts by default, but is retried by an override, halts the run when the attempts are used up: an
-    override never drops anything. If the failed attempt was to claim the verdict ``rejected`` or ``void``, the batch
-    cannot be given up in another way, so the run halts when the attempts are used up.
+    An error that halts by default, but for which ``error_policy`` says ``retry``, halts the run when the attempts are
+    used up: ``error_policy`` never makes a halt drop anything. If the failed attempt was to claim the verdict
+    ``rejected`` or ``void``, the batch cannot be given up in another way, so the run halts when the attempts are used
+    up.
 
     :param batch: the batch as it was while the attempt was open; its counters do not include this failure
     :param error: the error that the lane reported

@@ -1,4 +1,4 @@
-"""Decisions of the delivery policy about a batch whose attempt has failed."""
+"""Define the decisions of the delivery policy about a batch whose attempt has failed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ class HoldBatch:
 
 @dataclass(frozen=True, slots=True)
 class FailRun:
-    """Decision to end the run as failed; the batch stays planned, and the failure is not counted against it."""
+    """Decision to end the run as failed, as in an outage of source or sink, after which the next run tries again.
+
+    The batch stays planned, and the failure is not counted against it.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ class Violation:
 
 
 Findings = Iterator[tuple[str, int | None]]
-"""Violations of one invariant, each with its message and its source position; None if there is no single position."""
+"""Violations of one invariant: of each the message, and the source position or None if there is no single one."""
 
 StateCheck = Callable[[AcknowledgingPartition, list[RangeReceipt]], Findings]
 """Function that checks one invariant on a partition.

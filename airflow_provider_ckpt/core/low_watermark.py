@@ -1,4 +1,4 @@
-"""The low watermark, which follows the checkpoint at the distance of the recovery window (semantics, section 5).
+"""Compute the low watermark: it follows the checkpoint at the distance ``recovery.window`` (semantics, section 5).
 
 Recovery compares nothing below it with the source. If the low watermark must pass a range whose batch has no verdict
 yet, this is recorded as an event, and the range continues to block the checkpoint.
@@ -28,7 +28,8 @@ def low_watermark(low: int, committed: int, earlier: PartitionSnapshot | None) -
 
     :param low: the low watermark so far
     :param committed: the checkpoint
-    :param earlier: snapshot of the partition one recovery window ago, in this generation; None if there is none
+    :param earlier: snapshot of the partition one recovery window ago, in this generation; None if there is none, and
+        the low watermark stays where it is
     """
     if earlier is None:
         return low

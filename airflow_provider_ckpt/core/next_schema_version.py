@@ -14,9 +14,9 @@ from airflow_provider_ckpt.core.schema_policy import SchemaPolicy
 from airflow_provider_ckpt.core.schema_version import ColumnState, SourceColumn, VersionColumn
 
 CAN_WAIT = (ChangeKind.NEW, ChangeKind.ADMITTED)
-"""Kinds of changes that are applied only after all planned batches are resolved.
+"""Kinds of changes that wait until all planned batches are resolved: a new column, and one that is refused no longer.
 
-Batches that were planned before such a change can still be read without the new column.
+They can wait, since the batches that were planned before can still be read without that column.
 """
 
 _REFUSED = "each row with a value in it becomes a dead letter"

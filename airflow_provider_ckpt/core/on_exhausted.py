@@ -35,7 +35,7 @@ def decide_exhausted(
     """Decide by ``retry.on_exhausted`` what happens to a batch whose last attempt has failed.
 
     An error type that halts the run by default may be retried because the declaration says so. After the last attempt
-    it halts the run all the same, whatever ``on_exhausted`` says: permission to retry is none to give records up.
+    it halts the run all the same, whatever ``on_exhausted`` says: a user who permits retries has not given up records.
 
     :param error: the error of the last attempt
     :param on_exhausted: the pipeline's ``retry.on_exhausted``: ``hold``, ``dlq`` or ``fail``

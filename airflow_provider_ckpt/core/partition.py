@@ -1,8 +1,8 @@
-"""Transitions of the batches of a partition: plan, instruct, skip and supersede a batch (semantics, section 1).
+"""Change the states of the batches of a partition: plan, instruct, skip and supersede a batch (semantics, section 1).
 
 Once an attempt of a batch has begun, only a receipt in the sink ends the batch. Only a batch that no attempt has begun
-is skipped in the ledger; any other is instructed to claim the verdict ``void`` in the sink. A rewind or an imported
-receipt supersedes a batch, which then belongs to no generation that is in use.
+is skipped in the ledger; any other is instructed to claim the verdict ``void`` in the sink. A batch is superseded by a
+rewind, or if reconciliation finds the receipt of another batch for its positions. It is not sent any more.
 
 The other transitions are in ``acknowledgements.py``, ``attempts.py``, ``held_batches.py`` and ``executor_killer.py``.
 Every transition returns the events that it caused, for the audit log. None does I/O, reads a clock or draws a random
@@ -94,7 +94,7 @@ class Partition(IsolatingPartition):
         return [self._event("skipped", batch.key.seq, reason=reason, range=span), *self.advance()]
 
     def supersede(self, seq: int) -> list[Event]:
-        """Mark an unresolved batch as superseded, because a rewind or an imported receipt replaces it.
+        """Mark an unresolved batch as superseded: by a rewind, or by a receipt of another batch for its positions.
 
         :param seq: the batch's seq
         :return: the events for the audit log

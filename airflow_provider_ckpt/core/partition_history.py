@@ -1,4 +1,4 @@
-"""Snapshots of a partition's checkpoint and plan at earlier times, and the choice of snapshots that can be deleted.
+"""Describe a partition's checkpoint and plan at earlier times, and choose the snapshots that can be deleted.
 
 The low watermark and the search for missing records need the positions of one recovery window ago.
 """

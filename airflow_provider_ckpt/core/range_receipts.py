@@ -42,7 +42,9 @@ class RangeReceipt:
     at: datetime | None = None
 
     def without(self, part: RangeReceipt) -> RangeReceipt:
-        """Return a range receipt over the same range from which the counts of some of its batches are subtracted.
+        """Return this range receipt without some of its batches; its range stays the same.
+
+        Their record counts, their number, and the number of the rejected ones among them are subtracted.
 
         :param part: a range receipt that sums up those batches
         """

@@ -88,9 +88,9 @@ def _settle_generation(partition: Partition, receipts: Sequence[Receipt], epoch:
 
 
 def matches_batch(partition: Partition, receipt: Receipt) -> bool:
-    """Return whether the ledger knows a receipt's batch, with the same range; if not, the receipt must be imported.
+    """Return whether the ledger has begun a receipt's batch, with the same range; if not, the receipt must be imported.
 
-    A batch that the checkpoint has passed counts as known.
+    A batch that the checkpoint has passed counts as begun, and a superseded one does not.
 
     :param partition: the partition
     :param receipt: a receipt of the partition's current generation
@@ -104,8 +104,9 @@ def matches_batch(partition: Partition, receipt: Receipt) -> bool:
 def import_receipts(partition: Partition, receipts: Iterable[Receipt], *, advance: bool = True) -> list[Event]:
     """Add resolved batches for receipts of the sink, and supersede the unresolved batches that the receipts overlap.
 
-    ``next_seq`` moves past the seqs of the receipts. The parts of the superseded batches' ranges that no receipt covers
-    are returned by :meth:`~.partition_view.PartitionView.gaps` from then on, to be planned again.
+    The seqs of new batches then follow those of the receipts (``next_seq``). The parts of the superseded batches'
+    ranges that no receipt covers are returned by :meth:`~.partition_view.PartitionView.gaps` from then on, to be
+    planned again.
 
     :param partition: the partition, which is changed
     :param receipts: receipts of this partition and generation

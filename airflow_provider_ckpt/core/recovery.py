@@ -2,8 +2,8 @@
 
 Some records appear in the source after their range was read, for example rows of a transaction that committed late.
 They are found by comparing the receipts' counts with the records that the source contains now. Ranges that were planned
-or read less than ``settle_lag`` ago are left out, because late records are common there; a later recovery compares
-them. The functions are pure; the caller reads the source (semantics, section 5).
+or read less than ``recovery.settle_lag`` ago are left out, because late records are common there; a later recovery
+compares them. The functions are pure; the caller reads the source (semantics, section 5).
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class PartitionAccount:
     :param low_watermark: the partition's low watermark
     :param receipts: range receipts that end after the low watermark, by position; a range receipt that starts at or
         after the low watermark is that of a single batch
-    :param settled: snapshot of the partition at the time ``settle_lag`` ago; None if the partition did not exist yet,
+    :param settled: snapshot of the partition ``recovery.settle_lag`` ago; None if the partition did not exist yet,
         so that all of it is too young to be compared
     :ivar resolved: ``receipts``, and a range receipt for each resolved batch beyond the checkpoint
     """
@@ -188,7 +188,7 @@ def find_missing(
 def find_unreceipted(account: PartitionAccount) -> list[MissingRange]:
     """Return the ranges above the low watermark that were planned but have neither a receipt nor a batch.
 
-    Positions that were planned less than ``settle_lag`` ago are left out. The ledger's rules make such ranges
+    Positions that were planned less than ``recovery.settle_lag`` ago are left out. The ledger's rules make such ranges
     impossible, so any result shows a defect.
 
     :param account: the receipts and batches of a partition
@@ -272,9 +272,9 @@ def _adds_late_records(receipt: RangeReceipt, newer: Sequence[RangeReceipt], old
 
 
 def _later_receipts(receipt: RangeReceipt, sides: Iterable[RangeReceipt]) -> list[RangeReceipt]:
-    """Return the side partitions' range receipts that overlap an older range receipt, oldest first.
+    """Return the side partitions' range receipts that overlap a range receipt and are newer, oldest first.
 
-    Those of higher generations than that of ``receipt`` are newer.
+    A receipt is newer than ``receipt`` if its generation is higher.
 
     :param receipt: the older range receipt
     :param sides: range receipts of side partitions

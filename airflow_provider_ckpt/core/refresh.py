@@ -25,7 +25,7 @@ from airflow_provider_ckpt.core.rewind import rewind
 from airflow_provider_ckpt.core.tickets import Event
 
 REFRESH = "refresh"
-"""Key under which the ledger stores the extent of a refresh, among the values of the source partition."""
+"""Key of a refresh's :class:`RefreshExtent` among the values that the ledger stores for a source partition."""
 
 _COMPLETE = frozenset({Verdict.DELIVERED, Verdict.REJECTED})
 """Verdicts after which every record of a batch is accounted for: it is staged, filtered or a dead letter."""
@@ -77,7 +77,7 @@ class RefreshExtent:
         return {REFRESH: data}
 
     def after(self, partition: Partition, ended: RefreshExtent | None, *, skipped: bool) -> Self:
-        """Return a copy of this extent for a refresh that begins now, with ``abandoned_from`` set.
+        """Return a copy of this extent for a refresh that begins now, with its ``abandoned_from``.
 
         :param partition: the partition, still in the generation before
         :param ended: extent of the refresh of that generation; None if that generation is no refresh

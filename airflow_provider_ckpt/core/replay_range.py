@@ -21,7 +21,7 @@ def replay_range(
     """Add a side partition that reads a range of a source partition again, for a range replay or a recovery.
 
     :param pipeline_state: the pipeline's partitions, which are changed
-    :param side: the purpose of the side partition
+    :param side: the purpose of the side partition: a replay that a user requests, or a recovery
     :param source: the source partition's id
     :param span: the range
     :return: the side partition, and the events for the audit log

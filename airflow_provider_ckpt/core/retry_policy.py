@@ -26,7 +26,8 @@ class RetryPolicy:
     :param multiplier: factor from one delay to the next
     :param jitter: largest relative deviation; 0.1 means ±10 %
     :param rounds: number of rounds; the first submission of the batches is the first round
-    :param on_exhausted: reaction when all rounds are used up
+    :param on_exhausted: reaction when all rounds are used up: store the records as dead letters, hold the
+        batch, or fail the run
     """
 
     max_attempts: int = 3
@@ -78,7 +79,8 @@ class DeliveryPolicy:
         """Return the action for an error of a single record.
 
         An error that is retried fails the record's whole batch. In the last attempt, the record alone is dead-lettered
-        instead if ``on_exhausted`` is ``dlq``.
+        instead, if ``on_exhausted`` is ``dlq`` and dead letters are enabled; if the default action for the error is to
+        halt, the run halts.
 
         :param error: the record's error
         :param is_last_attempt: whether this is the batch's last attempt, see :meth:`is_last_attempt`

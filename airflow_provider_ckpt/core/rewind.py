@@ -11,8 +11,8 @@ from airflow_provider_ckpt.core.tickets import Event
 def rewind(partition: Partition, position: int, *, generation: int, reason: str) -> list[Event]:
     """Start a new generation of a partition at an earlier position; unresolved batches are superseded.
 
-    Batches that were resolved beyond the checkpoint go to ``passed``: they keep their verdicts, and the new generation
-    reads their ranges again.
+    Batches that were resolved beyond the checkpoint keep their verdicts, and are added to the partition's list
+    ``passed``, whose receipts the ledger merges. The new generation reads their ranges again.
 
     :param partition: the partition, which is changed
     :param position: the first position to read again, at most ``committed``

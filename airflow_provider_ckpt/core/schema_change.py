@@ -84,6 +84,8 @@ def decide(
 def is_followed(before: Sequence[VersionColumn], now: Sequence[SourceColumn], policy: SchemaPolicy) -> bool:
     """Return whether a schema version has exactly the source's columns, and refuses none that the policy now admits.
 
+    A refused column makes each row with a value in it a dead letter.
+
     :param before: columns of the version
     :param now: columns of the source
     :param policy: the pipeline's policy of schema changes
@@ -94,6 +96,8 @@ def is_followed(before: Sequence[VersionColumn], now: Sequence[SourceColumn], po
 
 def _admitted(before: Sequence[VersionColumn], now: Sequence[SourceColumn], policy: SchemaPolicy) -> list[Change]:
     """Return a change for each refused column that is unchanged in the source and that the policy no longer refuses.
+
+    A refused column makes each row with a value in it a dead letter.
 
     :param before: columns of the current schema version
     :param now: columns of the source
@@ -175,7 +179,7 @@ def _moves_positions(change: Change, use: ColumnUse) -> bool:
 def _keys(change: Change, policy: SchemaPolicy, is_wider: IsWider) -> list[str]:
     """Return the keys of the section ``schema`` that must all allow a change, such as ``new_column`` for a new column.
 
-    A rename that is not followed needs the keys of a dropped and of a new column.
+    A rename needs ``renamed_column`` and, unless that is ``follow``, the keys of a dropped and of a new column.
 
     :param change: the change
     :param policy: the policy for this column
@@ -220,7 +224,9 @@ def _name_reasons(
 
 
 def _split_rename(change: Change, policy: SchemaPolicy, use: ColumnUse) -> list[Change]:
-    """Return a rename that is not followed as two changes, a dropped and a new column; any other change as it is.
+    """Return a rename as two changes, a dropped and a new column, and any other change as it is.
+
+    A rename with ``renamed_column: follow`` stays one change, unless the transform chooses the target's columns.
 
     :param change: the change
     :param policy: the policy for this column

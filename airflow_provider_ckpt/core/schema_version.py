@@ -1,4 +1,4 @@
-"""Schema versions: the columns of a source partition from a position on, and how rows from there on are read."""
+"""Describe a schema version: the columns of a source partition from one position on, and how they are read."""
 
 from __future__ import annotations
 
@@ -65,7 +65,9 @@ class VersionColumn:
 
     @property
     def refused_by(self) -> str:
-        """Key of the policy that refuses the column: ``other_type``, or ``new_column`` if it counts as new.
+        """Key in the pipeline's policy of schema changes because of which the column is refused.
+
+        It is ``new_column`` if the column counts as new, else ``other_type``.
 
         The value has a meaning only for a refused column.
         """
@@ -110,7 +112,7 @@ class SchemaVersion:
 
     @property
     def followed(self) -> str:
-        """Digest of the source's columns without those that the version refuses.
+        """Digest of the columns of the source that the version follows: all but those that it refuses.
 
         It is compared with the digest in a user's acceptance, to find out whether the version applies all accepted
         columns.
@@ -120,7 +122,7 @@ class SchemaVersion:
 
     @property
     def target_columns(self) -> Sequence[SourceColumn]:
-        """Columns that a target needs for the rows of this version, with the types that it stores.
+        """Columns that a target needs for the rows of this version, with the types that they must have there.
 
         Columns that are left out are not among them. A refused column is among them only if the target has a column of
         its name, with that column's type.

@@ -40,7 +40,7 @@ class SettleCadence:
         """Return whether a run should settle its receipts now: enough batches or enough time have accumulated.
 
         :param passable: number of batches that the checkpoint could pass, see :func:`count_passable`
-        :param waiting: number of batches that have a receipt which is not settled, including the passable ones
+        :param waiting: number of batches that have a receipt which is not settled, passable or not
         :param seconds: seconds since the last settlement, or since the wave started
         """
         if self.max_interval is not None and waiting and seconds >= self.max_interval:

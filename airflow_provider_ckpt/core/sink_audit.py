@@ -129,8 +129,8 @@ class ReceiptComparison:
 def compare_receipts(recorded: LedgerSnapshot, receipts: Iterable[Receipt]) -> ReceiptComparison:
     """Compare the sink's receipts with the ledger's.
 
-    Key, range, verdict, epoch, attempt and counts are compared. Of receipts that the ledger has merged into range
-    receipts, only their numbers and the sums of their counts are compared.
+    Key, range, verdict, epoch, attempt and counts are compared. Of receipts that the ledger has merged into a range
+    receipt, only their number, the sums of their counts, and the number of rejected batches are compared.
 
     :param recorded: the content of the ledger
     :param receipts: all receipts of this ledger and pipeline in the sink

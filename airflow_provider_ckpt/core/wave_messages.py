@@ -120,7 +120,7 @@ class Outcome:
 
     :param key: the batch
     :param attempt: the number of the attempt
-    :param outcome: the outcome
+    :param outcome: the outcome, such as ``delivered``, ``failed`` or ``staged``
     :param receipt: the sink's receipt, claimed by this attempt or by an earlier one; None unless the outcome is a
         verdict
     :param receipt_existed: whether the receipt existed before this attempt

@@ -1,1 +1,1 @@
-"""Functions that create whole DAGs: from YAML files of pipelines and databases, and to repair pipelines."""
+"""Create whole DAGs: from YAML files of pipelines and databases, and to repair pipelines."""

@@ -30,7 +30,7 @@ def dag_of_section(
     :param name: the DAG's id, unless the section gives one
     :param file: path of the file with the section, for the error message
     :param doc_md: the DAG's description in Markdown
-    :param default_args: arguments of the DAG's tasks that the section does not give
+    :param default_args: default arguments of the DAG's tasks; those that the section gives take precedence
     :param add_tasks: function that adds the tasks to the DAG that is being created
     :param schedule: the DAG's schedule; None for the section's cron expression, interval or assets
     :raises ConfigError: if the schedule is invalid

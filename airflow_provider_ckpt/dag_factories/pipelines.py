@@ -100,6 +100,8 @@ def _dag_or_error(
 ) -> DAG | str | None:
     """Return the DAG of a YAML file, the error message if the file is invalid, or None if it has no section ``dag``.
 
+    A file is also invalid if another file of the folder declares a DAG with the same id.
+
     :param dag_file: path of the DAG file
     :param file: path of the YAML file
     :param ckpt_conn_id: Airflow connection of the ledger
@@ -134,11 +136,11 @@ def _dag_or_error(
 def _broken_dag(file: Path, error: str, taken: Container[str]) -> DAG:
     """Create the DAG that takes the place of an invalid file's DAG.
 
-    It has the file's DAG id and schedule if they can be read.
+    It has the file's DAG id if that can be read and is not in use, and the file's schedule if Airflow accepts it.
 
     :param file: the invalid file
     :param error: error message, which the DAG shows
-    :param taken: DAG ids that are in use
+    :param taken: DAG ids that are in use by other files
     """
     found = read_outline(file)
     names = itertools.chain([found.dag_id] if found.dag_id else [], _broken_dag_ids(file.name))

@@ -38,8 +38,7 @@ _ACTIONS = {
     "accept_schema": "Accept the source's changed columns: the next run follows them",
 }
 _CARRY_OUT_TIME = timedelta(hours=1)
-"""Time for which an approved action can still be carried out after the time for an answer, ``answer_within``, is
-over."""
+"""Time added to ``answer_within``: a proposed action can be approved and carried out until their sum has passed."""
 _DOC = """
 Repairs a pipeline. Trigger it, choose pipeline and action, and give a reason. **preview** computes what would be
 changed, and changes nothing; **approve** shows that and waits for an answer; **carry_out** does exactly what was shown,
@@ -71,7 +70,7 @@ def recovery_dag(
         but an action can be approved for seven days only
     :param ckpt_conn_id: Airflow connection of the ledger
     :param kwargs: further arguments of ``DAG``; its ``params`` are added to the fields of the form
-    :raises ConfigError: if there is no pipeline to choose
+    :raises ConfigError: if there is no pipeline to choose, or ``pipelines`` is a single text
     """
     if isinstance(pipelines, str):
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Archive of the classes that Spark's JVM loads (AppCDS), so that later JVMs need not find, parse and verify them.
+"""Archive the classes that Spark's JVM loads (AppCDS), so that later JVMs need not find, parse and verify them.
 
 An archive is valid for one Java, one Spark and one class path; its file name contains a hash of these. A process in the
 background creates it after a first run (``class_archive_training.py``), and later runs use it. It is optional: without

@@ -36,7 +36,7 @@ _WRITE_SECONDS = 600.0
 _NICE = 10
 """Niceness of this process: on a busy machine, it gets about a tenth of the CPU time of another process.
 
-With less CPU time, the creation would not finish there.
+With less CPU time, the creation would not finish on a busy machine.
 """
 _RECORDS = 100
 _LOOK_SECONDS = 0.2
@@ -125,6 +125,7 @@ def _train(home: Path, archive: Path, class_path: str) -> None:
     :param home: directory for the files of the run
     :param archive: path of the file to which the JVM writes the archive
     :param class_path: Spark property ``spark.driver.extraClassPath`` of the runs that will use the archive
+    :raises RuntimeError: if the pipeline failed, or Java wrote no archive
     """
     os.environ["AIRFLOW__CKPT__SPARK_HEAD_START"] = "False"
     os.environ["SPARK_SUBMIT_OPTS"] = (

@@ -89,6 +89,7 @@ class ConnectEngine:
 
         :param wave: the batches, by lane
         :param check: called repeatedly while the server works; it raises an error if the run must stop
+        :raises ConfigError: if the Python of the server's executors has another version, or lacks a module
         """
         from pyspark.errors import PySparkException
 

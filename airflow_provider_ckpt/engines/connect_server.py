@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql.connect.client import DefaultChannelBuilder
 
 _WAIT_SECONDS = 30.0
-"""Seconds to wait for a server that does not listen yet."""
+"""Seconds to wait for a server that does not listen yet, before the start fails."""
 
 _PROBE_SECONDS = 3.0
 _PAUSE = 0.3

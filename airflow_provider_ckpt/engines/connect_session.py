@@ -47,11 +47,17 @@ _CONF = {
 }
 _CLOSED = "INVALID_HANDLE.SESSION_CLOSED"
 _RETRIES, _LONGEST_MS = 5, 2_000
-"""Number of retries, and longest pause in ms: about 5 s in total. By default Spark's client retries for ten minutes."""
+"""Number of times that Spark's client repeats a failed request, and the longest pause between two tries in ms.
+
+The tries end after about 5 s; by default, Spark's client would go on for ten minutes.
+"""
 
 CHANNEL_OPTIONS = [("grpc.use_local_subchannel_pool", 1)]
-"""Options of gRPC. By default, the channels of a process share their connections and the pauses between attempts. While
-a server restarts, the pauses of the lost session's channel grow to two minutes, and would hold up a new session."""
+"""Options of gRPC, with which each channel has connections of its own.
+
+By default, the channels of a process share their connections and the pauses between attempts. While a server restarts,
+the pauses of the lost session's channel grow to two minutes, and would hold up a new session.
+"""
 
 _KEY_OF_THIS_PROCESS = secrets.token_bytes(32)
 """Random key, used to derive session ids if Airflow has no Fernet key; no other process then finds the same session."""

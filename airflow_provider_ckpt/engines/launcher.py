@@ -151,7 +151,7 @@ class Launcher(SparkSubmitHook):
 
     @property
     def last_lines(self) -> list[str]:
-        """Last lines of Spark's output, with passwords masked."""
+        """Last lines of Spark's output, at most 500, with passwords masked."""
         return [self._mask_cmd(line) for line in self._last_submit_log_lines]
 
     def _build_spark_submit_command(self, application: str) -> list[str]:

@@ -98,7 +98,7 @@ def _is_left_behind(name: str) -> bool:
 
 
 def _remove_unlocked(path: Path) -> None:
-    """Remove a run directory if it belongs to this user and no process holds its lock.
+    """Remove a run directory on which no process holds the lock; do nothing if it belongs to another user.
 
     :param path: path of the directory
     :raises OSError: if the path is a link, does not exist, cannot be opened, or is locked

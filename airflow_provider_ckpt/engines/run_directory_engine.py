@@ -39,7 +39,7 @@ class RunDirectoryEngine(ABC):
     Subclasses start or find the driver; together with this class they implement :class:`~.engine_protocol.Engine`.
 
     :param pipeline: the pipeline's declaration
-    :param on_ready: called with the properties of Spark once Spark has started
+    :param on_ready: called once Spark has started, with what :meth:`ready` returns; None to call nothing
     :ivar started: whether :meth:`start` was called
     """
 
@@ -75,7 +75,9 @@ class RunDirectoryEngine(ABC):
         """Wait until Spark has started and has checked the transform; see :meth:`Engine.ready`.
 
         :param check: called repeatedly while waiting; it raises an error if the run must stop
-        :return: Spark's parallelism and the columns of the transform's result
+        :return: Spark's parallelism, the columns of the transform's result, and address and id of the Spark application
+        :raises ConfigError: if the transform or another part of the declaration is not valid
+        :raises EngineError: if Spark does not start, or the check fails for another reason
         """
         while self._ready is None:
             for reply in self._replies(check):
@@ -154,7 +156,10 @@ class RunDirectoryEngine(ABC):
 
     @abstractmethod
     def revive(self) -> bool:
-        """Clean up after Spark was lost, and return whether :meth:`start` may be called again."""
+        """Clean up after Spark was lost, and return whether :meth:`start` may be called again.
+
+        It may not after :meth:`kill`.
+        """
 
     @abstractmethod
     def kill(self) -> None:

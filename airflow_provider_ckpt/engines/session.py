@@ -56,6 +56,8 @@ class SessionEngine:
 
         :param wave: the batches, by lane
         :param check: called repeatedly while Spark works; it raises an error if the run must stop
+        :raises WaveLostError: if Spark reports an error for the wave as a whole, such as a worker that died
+        :raises EngineError: if the session was lost
         """
         from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
         from pyspark.errors import PySparkException

@@ -1,4 +1,4 @@
-"""Environment variables of ``spark-submit``: the Python of this process, and the Spark that is installed with it."""
+"""Make ``spark-submit`` use the Python of this process, and the Spark installed with it, by environment variables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def environment(binary: str = "spark-submit") -> dict[str, str]:
     """Return environment variables for ``spark-submit``, to be added to those of this process.
 
     The driver runs on the Python of this process. If ``spark-submit`` and Spark's jars are installed with this Python,
-    they are used.
+    they are used, unless ``SPARK_HOME`` is set already.
 
     :param binary: name of the program, by default ``spark-submit``
     """

@@ -1,4 +1,4 @@
-"""A single standing driver of this user: its directory, its processes, and the socket at which it answers.
+"""Find out the state of one standing driver of this user, ask it by its socket, and await the end of its processes.
 
 A standing driver is a Spark application that stays on the machine between runs. Each has a directory with its socket
 and its output below the runtime directory (``runtime_directory.py``); the directory's name begins with the driver's
@@ -76,7 +76,10 @@ class StandingDriver:
 
     @property
     def is_living(self) -> bool:
-        """True if the driver's first process lives or its lock is held; only the lock is visible across containers."""
+        """True if the driver's first process lives, or the file that a living driver keeps locked is locked.
+
+        Across containers, only the lock is visible.
+        """
         return _pid(self._owner()) is not None or _is_locked(self.home / LOCK)
 
     @property
@@ -120,7 +123,7 @@ class StandingDriver:
         return session if _pid(owner) is not None and session not in (0, os.getsid(0)) else None
 
     def connect(self) -> socket.socket | None:
-        """Return a socket connection to the driver; None if it does not accept runs."""
+        """Return a socket connection to the driver; None if it does not accept runs, or is in another container."""
         return self._connect_to(SOCKET)
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any] | None:

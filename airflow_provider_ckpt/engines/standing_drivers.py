@@ -50,7 +50,7 @@ class StandingDrivers:
     """All standing drivers of this user on this machine, as a context manager that opens the runtime directory.
 
     :param create: whether to create the runtime directory if it does not exist
-    :raises FileNotFoundError: if the runtime directory does not exist
+    :raises FileNotFoundError: if the runtime directory does not exist and is not to be created
     :raises EngineError: if the runtime directory cannot be used, or another user could use it
     """
 
@@ -262,7 +262,7 @@ class StandingDrivers:
         return [self._driver(name) for _, name in sorted(found)]
 
     def _living(self) -> list[StandingDriver]:
-        """Return the drivers whose process or lock exists, those that are starting or ending included."""
+        """Return the drivers whose process lives or whose lock is held, those that are starting or ending included."""
         return [driver for driver in self._all() if driver.is_living]
 
     def _find_starting(self, key: str) -> StandingDriver | None:

@@ -57,7 +57,7 @@ class SubmitEngine(RunDirectoryEngine):
     def revive(self) -> bool:
         """Reset the engine after Spark ended by itself, so that it can be started again.
 
-        :return: False after :meth:`kill`: the engine must not be started again
+        :return: True if the engine can be started again; False after :meth:`kill`, when it must not be
         """
         if self._killed:
             return False
@@ -96,7 +96,7 @@ class SubmitEngine(RunDirectoryEngine):
         log.info("Starting Spark for %s", self._pipeline.name)
 
     def _work(self) -> None:
-        """Run ``spark-submit`` to its end, and store its error for the waiting thread."""
+        """Run ``spark-submit`` to its end, and store its error in :attr:`error`; runs in the engine's thread."""
         assert self._launcher is not None
         assert self._protocol is not None
         try:

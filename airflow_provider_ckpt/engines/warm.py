@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 _KILL_SECONDS = 2.0
 _ACCEPT_SECONDS = 5.0
 _TRIES = 3
-"""Number of drivers that a run tries, since a driver may end while the run connects to it."""
+"""Number of drivers that a run tries before it starts a Spark of its own: one may end while the run connects to it."""
 
 
 class WarmEngine:

@@ -1,4 +1,4 @@
-"""Run a pipeline when its lag is large enough, or when records have waited for 30 minutes."""
+"""Run a pipeline when its lag has reached 10,000 positions, or when records have waited for 30 minutes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connection to an open ledger: every command is one transaction, every query one snapshot."""
+"""Connect to a ledger: every command is one transaction, every query one snapshot."""
 
 from __future__ import annotations
 

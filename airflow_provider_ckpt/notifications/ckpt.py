@@ -57,6 +57,8 @@ class CkptNotifier(BaseNotifier):
     def notify(self, context: Context) -> None:
         """Call the channels if the run needs attention for one of the chosen reasons; else do nothing.
 
+        Without a channel, the notice is logged as a warning.
+
         :param context: the task's context
         """
         notice = self.notice(context)
@@ -94,8 +96,7 @@ class CkptNotifier(BaseNotifier):
         )
 
     def _summary(self, context: Context) -> dict[str, Any] | None:
-        """Return the run's summary that the latest of the given tasks returned by XCom; None if none of them returned a
-        summary.
+        """Return the run's summary from XCom: that of the first task in ``task_ids`` that returned one; else None.
 
         :param context: the task's context
         """
@@ -161,13 +162,13 @@ def _describe_task(context: Context) -> str:
 def _error_text(error: Mapping[str, Any] | None) -> str:
     """Return type and message of the error because of which a batch is held, such as ``[Sink] no such column``.
 
-    :param error: the error; None if a user held the batch
+    :param error: the error; None if a user held the batch, for which the text is ``a user held it``
     """
     return f"[{error['type']}] {error['message']}" if error else "a user held it"
 
 
 def _dead_letter_location(status: Mapping[str, Any]) -> str | None:
-    """Return the place of a pipeline's dead letters, by the newest run's declaration; None if it is unknown.
+    """Return the place of a pipeline's dead letters, as the newest run's declaration names it; None if it is unknown.
 
     For example: ``topic orders-dlq of connection k``.
 

@@ -30,7 +30,7 @@ class Notice:
     :param pipeline: name of the pipeline
     :param task: name of the task with its DAG and DAG run, such as ``task load of shop, run manual__1``
     :param dead_lettered: number of records that this run dead-lettered
-    :param errors: number of errors by error type, including the errors of dead letters
+    :param errors: number of errors by error type, including the errors of dead letters; None if unknown
     :param where: place of the dead letters, such as ``topic orders-dlq of connection k``; None if unknown
     :param held: number of batches that are held now
     :param held_batches: some of the held batches, each with ``batch`` (its name) and ``error`` (text)
@@ -110,7 +110,7 @@ class Notice:
             yield f"Nothing accounts for these positions. See: airflow ckpt audit {self.pipeline}"
 
     def _by_type(self) -> str:
-        """Return the numbers of errors by type, as text such as ``2 Sink, 1 Processing``; ``unknown`` without any."""
+        """Return the numbers of errors by type, as text such as ``2 Sink, 1 Processing``; if none, ``unknown``."""
         return (
             ", ".join(f"{count:,} {one_line(kind)}" for kind, count in sorted((self.errors or {}).items())) or "unknown"
         )

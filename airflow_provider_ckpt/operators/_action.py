@@ -68,7 +68,8 @@ class CkptActionOperator(CkptNamedOperator):
         :param context: the task's context
         :return: dict with the keys ``pipeline``, ``action``, ``applied``, ``dry_run``, ``intent`` (number of the stored
             action, or None), ``waits_for`` (lease holder that is to apply it, or None), ``before``, ``after``,
-            ``actor``, ``reason`` and ``next`` (a remark for the user, or None); for some actions it has other keys
+            ``actor``, ``reason`` and ``next`` (a remark for the user, or None); some actions leave keys out or add
+            their own, such as ``records``, the number of dead letters
         :raises AirflowFailException: if the action is not possible in the pipeline's state; nothing was changed then
         """
         from airflow_provider_ckpt.replication.actions.carry_out_action import ActionContext
@@ -134,7 +135,7 @@ class CkptActionOperator(CkptNamedOperator):
 
 
 def _describe_result(result: dict[str, Any]) -> str:
-    """Return one line for the task's log that describes the result of an action.
+    """Return one line for the task's log that describes an action's result: ``release of pipeline orders: done``.
 
     :param result: the action's result document
     """

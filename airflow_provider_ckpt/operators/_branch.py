@@ -1,4 +1,4 @@
-"""Base class of the tasks ``route`` and ``retry`` of the task group, which choose the tasks that follow them."""
+"""Define the base class of the task group's tasks ``route`` and ``retry``, which choose the tasks that follow them."""
 
 from __future__ import annotations
 
@@ -56,11 +56,12 @@ class CkptBranchOperator(CkptStepOperator, BranchMixIn):
     def _set_state_to_skipped(tasks: Sequence[str | tuple[str, int]], map_index: int | None) -> None:
         """Skip tasks now, even inside a mapped task group, where each instance of the group skips its own tasks.
 
-        In a mapped task group Airflow would leave skipping to the scheduler, which looks for the decision of a task
-        outside of the group (apache/airflow issue 67265) and so would run every branch.
+        In a mapped task group, Airflow would leave the skipping to its scheduler, which looks for the decision of a
+        branching task outside of the group (apache/airflow issue 67265), finds none, and so runs every branch.
 
         :param tasks: ids of the tasks to skip, each with its map index if it is mapped
         :param map_index: not used, since ``tasks`` contains it
+        :raises DownstreamTasksSkipped: for Airflow, which then skips the tasks; not raised if there are none
         """
         del map_index  # `tasks` contains the index of each task
         if tasks:

@@ -54,7 +54,8 @@ def declared_path(declaration: object, folder: str | Path, argument: str) -> Pat
     :param declaration: the declaration as a DAG passes it, with templates rendered
     :param folder: folder from which a relative path starts
     :param argument: description of the argument, for the error message, such as ``task orders: pipeline``
-    :raises ConfigError: if the declaration is neither a path nor a dict
+    :raises ConfigError: if the declaration is not a path, or is empty; the message asks for a path or a dict, so the
+        caller handles dicts itself
     """
     if not isinstance(declaration, str | Path):
         raise ConfigError(f"{argument} is {declaration!r}; give a YAML file's path or a dict.")
@@ -86,7 +87,7 @@ class DeclarationFiles(Generic[T]):
         return self._parse(read_text(path), str(path)) if found is None else found
 
     def load_if_set(self, path: Path) -> T | None:
-        """Load the declaration in a file; return None if environment variables that the file names are not set here.
+        """Load the declaration in a file; return None if this process lacks environment variables that the file names.
 
         :param path: path of the file
         :raises ConfigError: if the file cannot be read or is invalid
@@ -177,8 +178,8 @@ def load_literal(
 
     :param declaration: the declaration as a DAG passes it, without templates or results of other tasks
     :param folder: folder from which a relative path starts
-    :param files: files with declarations of this kind
-    :param load_other: function that loads a declaration that is not the path of a file
+    :param files: loads the declaration if it is the path of a file
+    :param load_other: loads the declaration if it is anything else, such as a dict
     :raises ConfigError: if the declaration is invalid
     """
     if isinstance(declaration, str | Path) and str(declaration).strip():
@@ -192,8 +193,8 @@ def displayed_declaration(declaration: object, folder: str | Path, user: str) ->
 
     It is None for a declaration with a template or another task's result, and for an invalid one.
 
-    The document hides the values of ``run.conf``. The digest covers the whole declaration, these values included, so
-    that Airflow creates a new version of the DAG for any change.
+    The result has the declaration as a document, in which the values of ``run.conf`` are hidden, and a digest of the
+    whole declaration, these values included, so that Airflow creates a new version of the DAG for any change.
 
     :param declaration: the declaration as a DAG passes it
     :param folder: folder from which a relative path starts

@@ -79,7 +79,9 @@ def unsettled_sections(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _affected_rows(action: Action) -> Iterator[tuple[str, str, str]]:
-    """Yield the cells of a table row for each changed column, range that is read again, and selection of dead letters.
+    """Yield a table row for each changed column, range that is read again, and selection of dead letters of a batch.
+
+    The three cells of a row are, for example, ``dead letters of 0#41``, ``Serialization`` and ``3 records``.
 
     :param action: the proposed action
     """

@@ -72,9 +72,9 @@ class CkptStepOperator(CkptOperator):
     def continue_run(self, context: Context, state: dict[str, Any]) -> Iterator[tuple[PipelineContext, Run]]:
         """Continue the run under the lease that ``plan`` acquired; yield the pipeline's setup and the run.
 
-        A task that is tried more often than the task that acquired the lease acquires a new one: its earlier try may
-        still run until Airflow has killed it, and then releases the old lease. So does a task that is not in its first
-        try if the lease was released or taken over.
+        In two cases the run continues under a new lease. One: this task has been retried more often than the task that
+        acquired the lease; then an earlier try of it may still be running, and releases the old lease when Airflow
+        kills it. The other: the lease was released or taken over, and this is not the task's first try.
 
         :param context: the task's context
         :param state: state of the run, from :meth:`previous_state`
@@ -100,7 +100,7 @@ class CkptStepOperator(CkptOperator):
     def push_state(self, context: Context, run: Run, state: dict[str, Any], *, release: bool = False) -> dict[str, Any]:
         """End this task's part of a run, and return the state that it pushes to XCom for the next task of the group.
 
-        The state has the epoch of the lease, and the summary of the run by all tasks so far.
+        The state is described at the class; its summary covers the parts of all tasks so far.
 
         :param context: the task's context
         :param run: the run, as this task continued it

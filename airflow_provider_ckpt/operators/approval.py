@@ -85,8 +85,8 @@ class CkptApprovalOperator(ApprovalOperator):
 
         :param context: the task's context
         :param event: Airflow's record of the answer
-        :param proposal: id of the proposal that the question showed
-        :param digest: digest of that proposal
+        :param proposal: id of the proposal that the question showed; None if not known, then no answer is stored
+        :param digest: digest of that proposal; None if not known, then no answer is stored
         :return: the result of ``ApprovalOperator.execute_complete``
         :raises AirflowFailException: if the proposal can no longer be approved
         """

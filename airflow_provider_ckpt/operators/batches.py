@@ -66,7 +66,7 @@ class CkptSkipOperator(_CkptBatchesOperator):
     """Skip batches: their records are not delivered, and the checkpoint may pass them. Needs a ``reason``.
 
     To skip a batch that was ever started, the next run claims the verdict ``void`` in the sink. If the batch was
-    delivered already, that verdict stays.
+    delivered already, the verdict ``delivered`` stays.
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
     :param batches: batches to skip (``partition#seq``), at least one

@@ -69,6 +69,8 @@ class CkptCarryOutOperator(CkptActionOperator):
         """Carry out the action of the approved proposal in its approver's name, and return the result document.
 
         :param context: ledger, pipeline, actor and reason of the action, and whether it is a dry run
+        :raises LedgerStateError: if no user has approved the proposal, or its action is no longer possible
+        :raises ConfigError: if the proposal is about another pipeline, or its action is no longer possible
         """
         from dataclasses import replace
 

@@ -90,9 +90,9 @@ class CkptTaskDecorator(_TaskDecorator[..., Any, Any]):
 
 
 def combined_digest(argument: MappedArgument, folder: str, user: str) -> dict[str, Any] | None:
-    """Return the combined digest of all declarations over which a task group expands, for the field ``declaration``.
+    """Return the combined digest of all declarations over which a task group expands.
 
-    :param argument: argument of the group that stands for the declaration of each instance
+    :param argument: the group's argument over which it expands, from which each instance gets its declaration
     :param folder: folder from which relative paths start
     :param user: description of the task that uses the declarations, for error messages
     :return: ``{"digest": …, "document": None}``; None if no declaration can be read yet, or if the DAG file is parsed
@@ -134,7 +134,9 @@ def _set_declaration(operator: MappedOperator) -> None:
 
 
 def _values(expanded: object, key: str) -> Iterable[object]:
-    """Return the values of one argument over which a task or group expands; empty if only tasks will determine them.
+    """Return the values of one argument over which a task or group expands.
+
+    They are empty if they become known only when other tasks have run.
 
     :param expanded: argument of Airflow's ``expand`` (lists by name) or ``expand_kwargs`` (list of dicts)
     :param key: name of the argument
@@ -148,9 +150,10 @@ def _values(expanded: object, key: str) -> Iterable[object]:
 
 
 def _digest_of_all(found: Iterable[object], folder: str, user: str) -> dict[str, Any] | None:
-    """Return the combined digest of several declarations, for the field ``declaration``.
+    """Return the combined digest of several declarations, for the field ``declaration`` that Airflow stores of a task.
 
-    It is None if none of them can be read yet, or if the DAG file is parsed to run a task.
+    The result is ``{"digest": …, "document": None}``, or None if none of the declarations can be read yet, or if the
+    DAG file is parsed to run a task.
 
     :param found: the declarations
     :param folder: folder from which relative paths start

@@ -1,4 +1,4 @@
-"""Last tasks of the task group, which report dead letters and held batches, and return the run's summary."""
+"""Define the last tasks of the task group: they report dead letters and held batches, and return the run's summary."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class CkptDeadLettersOperator(CkptStepOperator):
 
 
 class CkptHoldOperator(CkptStepOperator):
-    """Log and return the number of held batches; fail if the pipeline sets ``run.fail_on_hold``.
+    """Log and return the number of held batches of a run that has some; fail if ``run.fail_on_hold`` is set.
 
     A held batch waits for a user to release or skip it.
 

@@ -127,6 +127,8 @@ class CkptPreviewOperator(CkptActionOperator, SkipMixin):
     def run_action(self, context: ActionContext) -> dict[str, Any]:
         """Compute the requested action, store it in the ledger as a proposal, and return the preview.
 
+        Nothing is stored in a dry run, or if there is nothing to do.
+
         :param context: ledger, pipeline, actor and reason of the action, and whether it is a dry run
         """
         from airflow_provider_ckpt.core.proposals import Proposal

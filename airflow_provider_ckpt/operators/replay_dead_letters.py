@@ -87,7 +87,7 @@ class CkptReplayDeadLettersOperator(CkptActionOperator):
         )
 
     def _selection(self) -> Selection:
-        """Return the selection of dead letters that the templated parameters describe."""
+        """Return the selection of dead letters by error type, batch, time and number; ``query`` is no part of it."""
         from airflow_provider_ckpt.replication.actions.parse_arguments import parse_selection
 
         return parse_selection(

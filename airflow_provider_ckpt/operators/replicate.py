@@ -1,4 +1,4 @@
-"""``CkptReplicateOperator``: a whole replication run in one task, from the lease to the settled batches."""
+"""Replicate in one task by ``CkptReplicateOperator``: a whole run, from the lease to the settled batches."""
 
 from __future__ import annotations
 

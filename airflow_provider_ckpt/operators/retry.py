@@ -1,4 +1,7 @@
-"""Task ``retry`` of the task group: run the later rounds at their times, then choose the next tasks like ``route``."""
+"""Task ``retry`` of the task group: run the later rounds at their times, then choose the tasks that follow.
+
+It chooses by the outcome of the run, as the task ``route`` does after the first round.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +26,12 @@ if TYPE_CHECKING:
 
 
 class CkptRetryOperator(CkptBranchOperator):
-    """Run the batches that wait for another round, settle them, release the lease, and choose the next tasks.
+    """Run the batches that wait for another round, settle them, release the lease, and choose the tasks that follow.
 
     :param pipeline: declaration of the pipeline (templated), see :class:`CkptOperator`
     :param after: ids of the tasks before this one, see :class:`CkptStepOperator`
-    :param branches: id of the task to run for each :class:`Route`, that is, each possible outcome of the run
+    :param branches: id of the task that follows, for each :class:`Route`, that is, each possible outcome of the run;
+        only the tasks of the outcomes that occurred are run
     :param deferrable: whether to wait between rounds in the triggerer instead of a worker slot; either way the lease is
         renewed. By default as Airflow's ``[operators] default_deferrable``
     :param ckpt_conn_id: Airflow connection of the ledger (templated)
@@ -50,14 +54,14 @@ class CkptRetryOperator(CkptBranchOperator):
         self.deferrable = deferrable
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Run the later rounds of failed batches, choose the next tasks, and return the state of the run.
+        """Run the later rounds of failed batches, choose the tasks that follow, and return the state of the run.
 
         :param context: the task's context
         """
         return self._run_rounds(context, self.previous_state(context))
 
     def execute_complete(self, context: Context, event: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
-        """Continue after the triggerer has waited until the next round is due.
+        """Continue after the triggerer has waited until the next round is due, and return the state of the run.
 
         :param context: the task's context
         :param event: event of :class:`CkptNextRoundTrigger`
@@ -69,10 +73,11 @@ class CkptRetryOperator(CkptBranchOperator):
         return self._run_rounds(context, before)
 
     def _run_rounds(self, context: Context, state: dict[str, Any]) -> dict[str, Any]:
-        """Run the rounds that are due; then defer until the next one, or choose the next tasks and return the state.
+        """Run the rounds that are due; then defer until the next one, or choose the tasks that follow.
 
         :param context: the task's context
         :param state: state of the run before these rounds
+        :return: state of the run after the last round; if the task is deferred, nothing is returned
         """
         due: datetime | None = None
         with self.continue_run(context, state) as (setup, run):
@@ -87,7 +92,7 @@ class CkptRetryOperator(CkptBranchOperator):
         return self._branch(context, new_state)
 
     def _is_early(self, due: datetime | None) -> bool:
-        """Return whether this deferrable task defers until the next round, which it does if that is over 10 s away.
+        """Return whether this task is deferrable and the next round is over 10 s away, so that the task defers at once.
 
         :param due: time of the next round; None if there is none, for which the result is False
         """
@@ -119,12 +124,12 @@ class CkptRetryOperator(CkptBranchOperator):
         self.defer(trigger=trigger, method_name="execute_complete", kwargs={"before": state})
 
     def _branch(self, context: Context, state: dict[str, Any]) -> dict[str, Any]:
-        """Emit the event of the pipeline's asset, choose the next tasks, and return the state of the run.
+        """Emit the event of the pipeline's asset, choose the tasks that follow, and return the state of the run.
 
         Batches that still wait for a round, because the run's time budget is used up, are left to the next run.
 
         :param context: the task's context
-        :param state: state of the run, whose summary names the routes
+        :param state: state of the run, whose summary names its outcomes (:class:`Route`)
         """
         emit_event(context, state["summary"])
         chosen = [Route(name) for name in state["summary"]["route"]]

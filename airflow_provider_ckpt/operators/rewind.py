@@ -24,8 +24,8 @@ class CkptRewindOperator(CkptActionOperator):
     :param to_position: first position to read again
     :param to_time: time whose checkpoint to return to (ISO 8601; UTC without a zone)
     :param to_batch: first batch to read again (``partition#seq``), found by its receipt in the sink
-    :param partition: name of the source partition; may be left out if there is only one, or with ``to_time`` or
-        ``to_batch``
+    :param partition: name of the source partition; may be left out if there is only one, with ``to_batch``, which names
+        it, or with ``to_time``, which then applies to all source partitions
     :param reason: reason of the action, stored in the audit log
     :param dry_run: report what would change, and change nothing
     :param actor: actor to name in the audit log in place of the DAG run's user

@@ -1,4 +1,4 @@
-"""Task ``route`` of the task group: choose the next tasks by the outcome of the settled run."""
+"""Task ``route`` of the task group: by the outcome of the settled run, choose which of the tasks after it run."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 class CkptRouteOperator(CkptBranchOperator):
     """Choose among the tasks ``retry``, ``dead_letters``, ``hold`` and ``done`` by the run's outcome; skip the others.
+
+    Several can be chosen: ``hold`` and ``dead_letters``, for example.
 
     The lease is released, unless ``retry`` is chosen, which continues with it.
 

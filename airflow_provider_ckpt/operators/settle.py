@@ -20,7 +20,7 @@ class CkptSettleOperator(CkptStepOperator):
     """
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Settle the open batches by the sink's receipts, and return the state of the run.
+        """Settle the open batches by the sink's receipts, and return the run's state for the next task of the group.
 
         :param context: the task's context
         """

@@ -27,6 +27,8 @@ class CkptSubmitOperator(CkptStepOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Run the planned batches on Spark, and return the state of the run.
 
+        A batch that waits for a later round is left to the task ``retry``.
+
         :param context: the task's context
         :raises AirflowSkipException: if no batches are planned
         """

@@ -1,1 +1,1 @@
-"""Use cases without Airflow: acquire, reconcile, plan, execute, settle; called by the operators and the CLI."""
+"""Carry out runs and actions without Airflow: acquire, reconcile, plan, execute, settle; for operators and CLI."""

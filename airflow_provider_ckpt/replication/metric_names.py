@@ -1,4 +1,4 @@
-"""Names of a run's metrics, as dashboards show them (semantics, section 9), and the interface that takes values.
+"""Name the metrics of a run, as dashboards show them, and define the interface that takes their values.
 
 The caller of a run decides where the values go; in Airflow, ``stats.py`` passes them to Airflow's metrics.
 """

@@ -69,7 +69,7 @@ class PipelineContext:
 
     @property
     def packed_function(self) -> bytes | None:
-        """The transform's Python function as this task provides it, serialized; None if no task has to provide one.
+        """The transform's Python function, serialized, if the pipeline takes it from the task that runs it; else None.
 
         :raises ConfigError: if the pipeline needs a function that another task provides
         """
@@ -116,7 +116,9 @@ class OpenConnectors:
     def check(self) -> None:
         """Check that source and sink can do what the pipeline asks for, before anything starts; change nothing.
 
-        :raises ConfigError: if the sink cannot deliver exactly once and the pipeline requires it
+        :raises ConfigError: if the sink cannot deliver exactly once and the pipeline requires it, if the source reads
+            the sink's output, or if the check of source or sink refuses the pipeline
+        :raises CkptError: if source or sink cannot be reached
         """
         refuse_unsupported_delivery(self._pipeline, self.sink)
         self.source.check()
@@ -185,7 +187,7 @@ def stored_pipeline(ledger: Ledger, name: str, *, instead: str) -> Pipeline:
 
     :param ledger: the ledger
     :param name: name of the pipeline
-    :param instead: option by which a user may give another declaration, for messages
+    :param instead: means by which a user may give another declaration, for messages, such as ``--file``
     :raises ConfigError: if the ledger does not know the pipeline, or no run has stored its declaration
     """
     from airflow_provider_ckpt.config.load import build

@@ -6,7 +6,8 @@ from __future__ import annotations
 class Turn:
     """Permission of a run to execute waves in Spark; in this class, a run always has it.
 
-    :class:`~.parallel_runs.SharedTurn` is for runs that share a process, and which therefore take turns.
+    Runs that share a process take turns instead; for them there is the subclass
+    :class:`~.parallel_runs.SharedTurn`.
 
     :ivar seconds_used: seconds of the run's time budget that it used before it paused, 0 if it never paused
     """

@@ -1,1 +1,1 @@
-"""Airflow sensors: wait for a pipeline's lag, its checkpoint, its dead letters or its held batches."""
+"""Wait in Airflow sensors for a pipeline's lag, its checkpoint, its dead letters or its held batches."""

@@ -21,7 +21,7 @@ class CkptDeadLettersSensor(CkptSensor):
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator` (templated)
     :param at_least: number of dead letters to wait for, at least 1 (templated)
-    :param error_types: count only dead letters of these error types (templated)
+    :param error_types: count only dead letters of these error types; all if empty (templated)
     :param deferrable: whether to wait in the triggerer instead of a worker slot. By default as Airflow's ``[operators]
         default_deferrable``
     :param ckpt_conn_id: Airflow connection of the ledger (templated)

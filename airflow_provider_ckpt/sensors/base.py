@@ -115,7 +115,7 @@ class CkptSensor(CkptNamedOperator, BaseSensorOperator):
 
 
 def _as_text(observed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values that a check has observed in a form for the log: positions such as ``start``, lag as text.
+    """Return the values that a check has observed in a form for the log, with checkpoints and lag as users see them.
 
     :param observed: values by name, as a condition's check returns them
     """

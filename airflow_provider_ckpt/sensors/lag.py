@@ -21,7 +21,7 @@ class CkptLagSensor(CkptSensor):
 
     The lag is the distance between the checkpoint and the end of the source, which each check reads from the source.
     Positions are Kafka offsets, bytes of text files, rows of Parquet files, or values of a table's cursor. The lag of a
-    table is not known before its first batch has a verdict; it then counts as larger than any number.
+    table is not known before its first batch has a verdict; until then it counts as larger than any number.
 
     The task returns ``{"pipeline", "lag", "total", "not_begun"}``: the lag by source partition (None if not known), the
     sum of the known lags, and the partitions whose lag is not known.

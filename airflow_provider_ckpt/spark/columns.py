@@ -36,8 +36,8 @@ VERDICT = "__verdict"
 """
 
 ORIGINAL = "__original"
-"""Column with the values of a record's source columns, packed as ``original_columns.py`` describes, of rejected records
-and of all records of a source that Spark itself reads. Other records have a placeholder there.
+"""Column with the values of a record's source columns, packed as ``original_columns.py`` describes. Rejected records
+have them, and all records of a source that Spark itself reads; other records have a placeholder.
 """
 
 OUTCOME = "outcome"

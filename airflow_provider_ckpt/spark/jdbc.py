@@ -57,7 +57,8 @@ def read_frame(spark: SparkSession, job: Job, wave: Wave, schema: StructType) ->
     :param job: description of the run, with the JDBC connection
     :param wave: the batches to read, by lane
     :param schema: columns of the data frame: the control columns, then the source's columns
-    :raises ConfigError: if Spark or the JDBC driver cannot read the table
+    :raises ConfigError: if Spark cannot read the table, for example because of the type of a column
+    :raises Exception: Spark's error, if the JDBC driver caused it or is missing; :func:`driver_error` converts it
     """
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
@@ -182,9 +183,7 @@ class SlotStream:
                 return
 
     def _take(self) -> pa.RecordBatch | None:
-        """Return the next non-empty Arrow batch: the unused rest of the last one, or one from Spark; None at
-        the end.
-        """
+        """Return the next non-empty Arrow batch: the rest of the last one, or a new one from Spark; None at the end."""
         if self._rest is not None:
             rest, self._rest = self._rest, None
             return rest

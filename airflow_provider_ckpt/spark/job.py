@@ -36,7 +36,8 @@ class Job:
     :param connections: connections by connection id, passwords included; never logged
     :param function: the transform's Python function as :func:`~.python_function.pack` serialized it, if the operator
         was given a function; None if the declaration names it, or if there is none
-    :param connectors: import path of the pipeline's connectors by type, so that executors need to find no distributions
+    :param connectors: import path of each of the pipeline's connectors, by type, so that executors need not search the
+        installed distributions for them
     """
 
     document: Mapping[str, Any]

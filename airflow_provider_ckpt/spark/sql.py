@@ -1,4 +1,4 @@
-"""Helpers for Spark SQL text: identifiers, literals, and expressions that cannot raise an error."""
+"""Write Spark SQL text: identifiers, literals, and expressions; recognise expressions that cannot raise an error."""
 
 from __future__ import annotations
 

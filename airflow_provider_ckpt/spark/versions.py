@@ -1,4 +1,4 @@
-"""Spark's versions: which are supported, which is installed, and whether the installed files are of one version.
+"""Determine which version of Spark is installed, whether it is supported, and whether all files are of one version.
 
 The packages ``pyspark`` and ``pyspark-client`` install their Python files into the same folder, and only ``pyspark``
 brings Spark's jars. If their versions differ, the folder holds the files of whichever was installed last, or some of
@@ -62,7 +62,8 @@ def check_spark_home(home: str | None) -> None:
 
     If that Spark is part of the installed PySpark, its version must also be that of PySpark's Python files.
 
-    :param home: Spark's home directory; None if only ``spark-submit`` itself knows it, and nothing can be checked
+    :param home: Spark's home directory; nothing is checked if it has no jars of Spark, or if it is None because only
+        ``spark-submit`` itself knows it
     :raises ConfigError: if Spark's version is not supported, or not that of PySpark's Python files
     """
     spark = _spark_in(Path(home)) if home else None
@@ -120,6 +121,7 @@ def grpc_status(error: SparkConnectGrpcException) -> str:
     """Return the name of the gRPC status with which a call of a Spark Connect server ended, such as ``UNAVAILABLE``.
 
     :param error: the error of the call; in Spark 4.0 only its text contains the status
+    :return: ``UNKNOWN`` if that text names no status
     """
     if hasattr(error, "getGrpcStatusCode"):
         return str(error.getGrpcStatusCode().name)
@@ -128,7 +130,7 @@ def grpc_status(error: SparkConnectGrpcException) -> str:
 
 
 def _check_files(folder: Path, version: str) -> None:
-    """Check that the Python files of PySpark, to which two packages may install, are all of the same package.
+    """Check that the Python files of PySpark are all of the same package, ``pyspark`` or ``pyspark-client``.
 
     Files are compared only if the packages are of different versions: those of the same version are equal.
 

@@ -79,7 +79,8 @@ def run_wave(spark: SparkSession, job: Job, wave: Wave, collect: WaveCollector =
 def _run_lanes(spark: SparkSession, job: Job, wave: Wave, collect: WaveCollector, *, fast_path: bool) -> list[Outcome]:
     """Execute the lanes of a wave, and return one outcome for each batch.
 
-    The driver examines each batch that a lane deferred, then runs these batches again without the fast path.
+    A lane defers a batch that needs Spark SQL, or Spark's own error for a rejected record. The driver finds out these
+    errors, then runs the deferred batches again without the fast path.
 
     :param spark: the session
     :param job: description of the run
@@ -109,8 +110,8 @@ def _run_lanes(spark: SparkSession, job: Job, wave: Wave, collect: WaveCollector
 def _can_use_fast_path(spark: SparkSession, job: Job) -> bool:
     """Return whether a run's lanes can read and deliver without Spark SQL.
 
-    They can if the transform does nothing or only decodes flat JSON, nulls are accepted, no column is refused, and
-    Spark does not read the source itself.
+    They can if the transform does nothing or only decodes flat JSON, null values pass unchanged, the policy of schema
+    changes refuses no column, and Spark does not read the source itself.
 
     :param spark: the session, which parses the schema
     :param job: description of the run

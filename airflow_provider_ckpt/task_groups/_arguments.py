@@ -20,7 +20,7 @@ _LAST_TASK_PARAMETERS = frozenset({"outlets"})
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """Arguments that a user gave a task group, divided by their purpose.
+    """Arguments that a user gave a task group, divided by what they are for: the group or tasks of it.
 
     :param of_group: arguments of ``TaskGroup``
     :param of_tasks: arguments of every task
@@ -35,7 +35,7 @@ class Arguments:
 
 
 def split_arguments(class_name: str, group_id: str, given: Mapping[str, Any]) -> Arguments:
-    """Divide the arguments that a user gave a task group by their purpose.
+    """Divide the arguments that a user gave a task group among the group, all its tasks, its first and its last task.
 
     :param class_name: name of the group's class, for the error message
     :param group_id: id of the group, for the error message

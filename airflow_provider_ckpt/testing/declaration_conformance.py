@@ -1,4 +1,4 @@
-"""Conformance suite of a connector's declaration: its entry point, its keys, and the classes that it names."""
+"""Test the conformance of a connector's declaration: its entry point, its keys, and the classes that it names."""
 
 from __future__ import annotations
 

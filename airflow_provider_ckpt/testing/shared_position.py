@@ -1,4 +1,4 @@
-"""Job whose records share one position, to test in the conformance suite of sinks that each record has its own fate.
+"""Run a job whose records share one position, to test in a sink's conformance suite that each has its own fate.
 
 The records enter a lane in the form in which Spark's part of the transform outputs them, with their verdicts.
 """
@@ -113,7 +113,7 @@ def send(job: SharedJob, task: BatchTask, verdicts: Sequence[Verdict]) -> Outcom
 
     :param job: the job
     :param task: the batch
-    :param verdicts: verdict of Spark's part of the transform on each record
+    :param verdicts: verdict of Spark's part of the transform on each record; None for a record that passes
     """
     with closing(Lane(job, transformed=True, returns=RETURNS)) as lane:
         (records,) = lane.reader.read(task)
@@ -159,7 +159,7 @@ def _judged(records: pa.RecordBatch, verdicts: Sequence[Verdict]) -> pa.RecordBa
     """Return records as Spark's part of the transform outputs them: control columns, verdicts and a marker row.
 
     :param records: the records as the reader yields them
-    :param verdicts: verdict of each record
+    :param verdicts: verdict of each record; None for a record that passes
     """
     original = [
         json.dumps({"number": number}) if verdict and verdict != c.FILTERED else None

@@ -1,4 +1,4 @@
-"""Conformance suite of sinks; a connector's tests subclass :class:`SinkConformance` and give it a harness.
+"""Provide the conformance suite of sinks: a connector's tests subclass :class:`SinkConformance` and give it a harness.
 
 The batches of a two-phase sink are committed by the committer that the harness opens; the tests are the same.
 """
@@ -36,7 +36,10 @@ class SinkConformance(DeliveryConformance, DeadLetterConformance, FenceConforman
     @pytest.fixture
     @abstractmethod
     def harness(self, *args: Any) -> SinkHarness:
-        """Return the connector's harness, on an empty target."""
+        """Return the connector's harness, on an empty target.
+
+        :param args: pytest fixtures that the implementation needs
+        """
 
 
 class RefusingSinkConformance(SinkConformance):

@@ -1,4 +1,4 @@
-"""Conformance tests of a sink's verdicts, dead letters, replays, and lists of source files."""
+"""Test a sink's verdicts, dead letters, replays and lists of source files: a part of the conformance suite."""
 
 from __future__ import annotations
 

@@ -19,7 +19,10 @@ from airflow_provider_ckpt.testing.source_harness import EVERYTHING, Ledger, Shr
 
 
 class SourceConformance(ABC):
-    """Conformance suite of a source, to be subclassed by the connector's tests."""
+    """Conformance suite of a source, to be subclassed by the connector's tests.
+
+    They provide a harness, by which the suite adds records to the source and opens it: see :class:`.SourceHarness`.
+    """
 
     @pytest.fixture
     @abstractmethod
@@ -28,7 +31,7 @@ class SourceConformance(ABC):
 
     @pytest.fixture
     def ledger(self, harness: SourceHarness) -> Iterator[Ledger]:
-        """Open the source, and yield a ledger that plans and reads its batches."""
+        """Open the source, and yield a stand-in of the ledger, with which a test plans batches and reads them."""
         with closing(harness.open()) as source:
             yield Ledger(harness, source)
 

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class CkptConditionTrigger(BaseTrigger):
-    """Fire once a condition on a pipeline is met, or once it is certain that the condition can never be met.
+    """Fire once a condition on a pipeline is met, or once the configuration turns out to be invalid.
 
-    The event is ``{"seen": observed values}``, or ``{"wrong": error message}`` if the configuration is invalid. While
-    the ledger, the source or the secrets backend cannot be reached, the trigger keeps trying.
+    The event is ``{"seen": observed values}`` in the first case, ``{"wrong": error message}`` in the second. While the
+    ledger, the source or the secrets backend cannot be reached, the trigger keeps trying.
 
     Airflow stores a trigger's arguments. They contain no password of a connection, but the whole declaration, and so
     any secret in its ``run.conf`` or from an expanded environment variable.
@@ -54,7 +54,7 @@ class CkptConditionTrigger(BaseTrigger):
         return serialized(self, "pipeline", "declaration", "condition", "ckpt_conn_id", "every")
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Check the condition until it is met, then yield one event.
+        """Check the condition until it is met or the configuration turns out to be invalid, then yield one event.
 
         The first check is made after 10 s; by then, Airflow has noticed that the deferred task's worker ended.
         """

@@ -1,1 +1,1 @@
-"""Definitions of the commands of ``airflow ckpt``, in the form of Airflow's parser; a module for each group."""
+"""Define the commands of ``airflow ckpt`` in the form of Airflow's parser, with a module for each group."""

@@ -1,4 +1,4 @@
-"""Definitions of the commands for leases, old history, pipelines, the ledger's database and Spark drivers."""
+"""Define the commands for leases, old history, pipelines, the ledger's database and Spark drivers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Definitions of the commands of ``airflow ckpt dlq``."""
+"""Define the commands of ``airflow ckpt dlq``, which show, replay and discard dead letters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from airflow_provider_ckpt.cli.definitions.command import define_command
 
 
 def dead_letter_commands() -> Iterable[CLICommand]:
-    """Yield the command group ``dlq``."""
+    """Yield the command group ``dlq``, with ``list``, ``show``, ``export``, ``replay`` and ``discard``."""
     every = arg("--all", action="store_true", help="include dead letters that were replayed or discarded")
     to = arg("--to", required=True, metavar="FILE", help="the file to write; it must not exist yet")
     looking = (arguments.PIPELINE, *arguments.DEAD_LETTER_SELECTION, every)

@@ -1,4 +1,4 @@
-"""Definitions of the commands that pause pipelines, and hold, release or skip batches."""
+"""Definitions of the commands that drain, stop or resume pipelines, and hold, release or skip batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Definitions of the commands that read records again, or let a pipeline continue after a change of its sink."""
+"""Define the commands that read records again, or let a pipeline continue after a change of its sink."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def reread_commands() -> Iterable[CLICommand]:
 
 
 def sink_commands() -> Iterable[CLICommand]:
-    """Yield the CLI commands ``accept-sink`` and ``move``."""
+    """Yield the CLI commands ``accept-sink``, for a changed sink, and ``move``, for a change to another sink."""
     yield define_command(
         "accept-sink",
         "sinks.accept_sink",

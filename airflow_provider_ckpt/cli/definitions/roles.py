@@ -11,7 +11,7 @@ from airflow_provider_ckpt.cli.definitions.command import define_command
 
 
 def role_commands() -> Iterable[CLICommand]:
-    """Yield the commands that print the SQL of roles: for a ledger, targets and sources."""
+    """Yield the commands that print SQL which creates database roles: for a ledger, for targets and for sources."""
     reader = arg("--reader", default="ckpt_reader", metavar="ROLE", help="role that only reads (default: ckpt_reader)")
     yield define_command(
         "ledger",

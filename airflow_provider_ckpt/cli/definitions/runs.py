@@ -12,7 +12,7 @@ from airflow_provider_ckpt.cli.definitions.command import define_command
 
 
 def run_commands() -> Iterable[CLICommand]:
-    """Yield the CLI commands ``run``, ``validate`` and ``plan``."""
+    """Yield the commands ``run``, ``validate`` and ``plan`` of ``airflow ckpt``."""
     yield define_command(
         "run",
         "run.run",
@@ -58,7 +58,7 @@ def run_commands() -> Iterable[CLICommand]:
 
 
 def database_commands() -> Iterable[CLICommand]:
-    """Yield the command group ``database``."""
+    """Yield the command group ``database``, which shows and runs the tables of a declaration of many tables."""
     file = arg("file", help="YAML file that declares many tables of a database")
     every = arg(
         "--all", action="store_true", help="also run the tables without new records, so that their checks are made"

@@ -1,4 +1,4 @@
-"""Definitions of the commands about changes of a source's columns: ``history`` and ``accept``."""
+"""Define the commands about changes of a source's columns: ``history`` and ``accept``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from airflow_provider_ckpt.cli.definitions.command import define_command
 
 
 def schema_commands() -> Iterable[CLICommand]:
-    """Yield the command group ``schema``."""
+    """Yield the command group ``schema``, with ``history`` and ``accept``."""
     yield GroupCommand(
         "schema",
         "Show the versions of a source's columns, and accept a change of them",

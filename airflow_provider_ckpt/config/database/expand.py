@@ -20,7 +20,7 @@ from airflow_provider_ckpt.config.unknown_keys import KeyPath
 from airflow_provider_ckpt.core.errors import ConfigError
 
 _MOST_NAMES = 5
-"""Maximum number of tables that an error names."""
+"""Maximum number of tables that an error names; it only counts the others."""
 
 
 def expand(database: Database, catalog: Catalog, known: Collection[str] = ()) -> Expansion:
@@ -74,14 +74,18 @@ class _Expander:
     def _gone(self) -> list[str]:
         """Return, as ``schema.table``, the tables of known pipelines that are selected and that no longer exist.
 
-        If the name of a pipeline was shortened, the table is unknown; the name of the pipeline is returned instead.
+        A table is found by the name of its pipeline. If that name was shortened because it was too long, it does not
+        reveal the table; the name of the pipeline is returned instead.
         """
         left = self._known - {self._name(table) for table in self._catalog}
         tables = {name: table_of_pipeline(self._database.name, name) for name in left}
         return sorted(table or name for name, table in tables.items() if table is None or self._selects(table))
 
     def _pipelines(self, tables: Sequence[CatalogTable]) -> dict[str, Pipeline]:
-        """Return the pipelines of tables, by ``schema.table``; store an error for each table that gets none."""
+        """Return the pipelines of tables, by ``schema.table``; store an error for each table that gets none.
+
+        A table gets none if its name is ambiguous, its declaration is invalid, or another table has the same target.
+        """
         same_label = Counter(table.label for table in self._catalog)
         found: dict[str, Pipeline] = {}
         for table in tables:
@@ -133,7 +137,7 @@ class _Expander:
                 )
 
     def _report_missing(self, labels: Sequence[str], gone: Sequence[str]) -> None:
-        """Store an error for each override whose table neither exists nor was replicated before.
+        """Store an error for each table under the key ``tables`` that neither exists nor was replicated before.
 
         :param labels: all tables of the catalog, as ``schema.table``
         :param gone: tables that were replicated and no longer exist

@@ -1,4 +1,4 @@
-"""Result of expanding a declaration of many tables: pipelines, errors, and new and gone tables."""
+"""Store the result of expanding a declaration of many tables: pipelines, errors, and new and gone tables."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class Expansion:
     :param pipelines: pipeline of each table that can be replicated, by ``schema.table``, in the order of the catalog
     :param names: name of the pipeline of each selected table that is not ignored, by ``schema.table``; tables with an
         error are included
-    :param errors: errors that do not affect other tables: by ``schema.table``, those of selected tables that cannot be
-        replicated and of overrides without a table; by the pattern, those of patterns of ``include`` that match no
-        table
+    :param errors: errors that do not affect other tables. By ``schema.table``: of a selected table that cannot be
+        replicated, or of a key of the section ``tables`` whose table neither exists nor was replicated before. By
+        pattern: of a pattern of ``include`` that matches no table
     :param matches: tables that each pattern matches, in the order of the declaration
     :param new: tables among ``names`` that appeared after the first run
     :param ignored: tables that appeared after the first run and are left out because of ``new_tables: ignore``
-    :param gone: tables that were replicated and no longer exist in the source; for a shortened name, the name of the
-        pipeline
+    :param gone: tables that were replicated and no longer exist in the source, as ``schema.table``; or the name of the
+        table's pipeline, if that name was shortened because of its length, so that it does not tell the table
     :param halted: error because of which nothing may be replicated: of ``new_tables: halt`` or ``gone_tables: halt``,
         or that no table is selected; None if there is none
     """

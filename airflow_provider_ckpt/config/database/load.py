@@ -37,13 +37,13 @@ _OWN_KEYS: dict[KeyPath, str] = {
     ("name",): "has no effect here; the pipeline of a table is called <name>.<schema>.<table>",
     ("dag",): "has no effect here: all tables share a DAG",
 }
-"""Keys of a pipeline that neither the defaults nor a table may give, each with the reason."""
+"""Keys of a pipeline that neither ``defaults`` nor a table's section may have, each with the reason."""
 
 _SHARED_KEYS: dict[KeyPath, str] = {
     ("source", "type"): "is the same for all tables; write it in defaults, or give this table a file of its own",
     ("source", "connection"): "is the same for all tables; write it in defaults, or give this table a file of its own",
 }
-"""Keys that only the defaults may give, each with the reason."""
+"""Keys that ``defaults`` may have but a table's section may not, each with the reason."""
 
 
 def load(path: str | PathLike[str]) -> Database:
@@ -89,7 +89,7 @@ def _checked(data: Mapping[str, Any], name: str, line: Callable[[KeyPath], int] 
 
 
 def _source_problems(database: Database) -> Iterator[Problem]:
-    """Yield a problem for each key that is missing in the defaults although it determines the source database."""
+    """Yield a problem if ``defaults`` lacks the section ``source`` or its ``type``, which determine the database."""
     source = database.defaults.get("source")
     if not isinstance(source, Mapping):
         yield Problem(("defaults", "source"), "missing: it names the database", missing=True)
@@ -98,9 +98,9 @@ def _source_problems(database: Database) -> Iterator[Problem]:
 
 
 def _key_problems(database: Database) -> Iterator[Problem]:
-    """Yield a problem for each key that the declaration may not give, and for each unknown field in a target's name.
+    """Yield a problem for each key that ``defaults`` or a table's section may not give, and each wrong target name.
 
-    The fields ``{schema}`` and ``{table}`` are known.
+    A target name is wrong if it has a field in braces other than ``{schema}`` and ``{table}``.
     """
     yield from _section_problems(("defaults",), database.defaults, database.defaults, {})
     for label, override in database.tables.items():
@@ -111,14 +111,14 @@ def _key_problems(database: Database) -> Iterator[Problem]:
 def _section_problems(
     at: KeyPath, given: Mapping[str, Any], merged: Mapping[str, Any], shared: dict[KeyPath, str]
 ) -> Iterator[Problem]:
-    """Yield a problem for each key that the defaults or an override may not give, and for a wrong name of the target.
+    """Yield a problem for each key that one section of the file may not give, and for a wrong name of the target.
 
     A name of the target is wrong if it has a field in braces other than ``{schema}`` and ``{table}``.
 
-    :param at: path of the section in the file
+    :param at: path of the section in the file: ``defaults``, or a table's section in ``tables``
     :param given: keys of the section
     :param merged: these keys merged with the defaults; they determine the types of source and sink
-    :param shared: keys that the section may not give, with the reason
+    :param shared: keys that this section may not give in addition to those that no section may, with the reason
     """
     source, sink = _place_key(SourceSection, merged, "source"), _place_key(SinkSection, merged, "sink")
     from_catalog: dict[KeyPath, str] = {("source", source): "is taken from the catalog; leave it out"} if source else {}
@@ -163,7 +163,10 @@ def _default_problems(database: Database) -> Iterator[Problem]:
 
 
 def _override_problems(database: Database) -> Iterator[Problem]:
-    """Yield a problem for each override whose table no pattern includes, or a pattern excludes."""
+    """Yield a problem for each table that has a section in ``tables`` but is not replicated.
+
+    That is a table which no pattern of ``database.include`` matches, or which one of ``database.exclude`` matches.
+    """
     settings = database.settings
     included, excluded = matcher(settings.include), matcher(settings.exclude)
     for label in database.tables:

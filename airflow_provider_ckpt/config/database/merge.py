@@ -11,10 +11,11 @@ _TYPED = ("source", "sink")
 
 
 def merge(defaults: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys of one table: those of its override in place of the defaults, mappings key by key.
+    """Return the keys of one table: the defaults, with those that the table's override gives instead.
 
-    Anything but a mapping replaces the default as a whole. A null removes the default. A section ``source`` or ``sink``
-    with another ``type`` than the default's replaces the default's section, since types have different keys.
+    Mappings are merged key by key; any other value replaces the default as a whole. A null removes the default. A
+    section ``source`` or ``sink`` with another ``type`` than the default's replaces the default's section, since types
+    have different keys.
 
     :param defaults: the section ``defaults``
     :param override: the table's section in ``tables``
@@ -53,7 +54,8 @@ def _merge(defaults: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str
 def place_in_file(path: KeyPath, label: str, defaults: Mapping[str, Any], override: Mapping[str, Any]) -> KeyPath:
     """Return the path in the file of one of a table's merged keys: in its override, or else in the defaults.
 
-    A key that is in neither is located beside the keys of its section, in the override if it has the section.
+    For example: ``("tables", "shop.orders", "retry", "rounds")`` or ``("defaults", "retry", "rounds")``. A key that is
+    in neither is located beside the keys of its section, in the override if it has the section.
 
     :param path: path of the key in the merged keys
     :param label: the table, as ``schema.table``

@@ -27,13 +27,13 @@ class PatternMatch:
 
 
 def matcher(patterns: Iterable[str]) -> Callable[[str], bool]:
-    """Return a function that returns whether any of some patterns matches a text."""
+    """Return a function that returns whether a text, such as ``public.orders``, matches any of the patterns."""
     expressions = [re.compile(translate(pattern)) for pattern in patterns]
     return lambda text: any(expression.match(text) for expression in expressions)
 
 
 def matches(include: Sequence[str], exclude: Sequence[str], labels: Sequence[str]) -> tuple[PatternMatch, ...]:
-    """Return the tables that each pattern matches.
+    """Return the tables that each pattern matches: first the patterns of ``include``, then those of ``exclude``.
 
     :param include: patterns of the tables that are replicated
     :param exclude: patterns of tables that are left out
@@ -49,8 +49,8 @@ def matches(include: Sequence[str], exclude: Sequence[str], labels: Sequence[str
 def nearest_clause(text: str, labels: Iterable[str]) -> str:
     """Return the end of an error message that names the table most similar to a text; empty if none is similar.
 
-    For example: ``; did you mean public.orders?``. If the text is a pattern, it may name a schema instead, such as
-    ``public.*``.
+    For example: ``; did you mean public.orders?``. For a pattern, the clause may suggest a whole schema instead,
+    such as ``public.*``.
 
     :param text: a pattern or the name of a table
     :param labels: tables, as ``schema.table``

@@ -1,4 +1,4 @@
-"""Names of the pipelines of a database's tables: ``<database>.<schema>.<table>``.
+"""Name the pipelines of a database's tables: ``<database>.<schema>.<table>``.
 
 A pipeline's ledger rows and receipts belong to its name. So the pipelines of two tables must have different names,
 whatever characters the names of the tables contain, and no name may depend on other tables. Letters, digits and ``_``
@@ -17,7 +17,8 @@ _HASH_DIGITS = 32
 _HASH_MARK = "--"
 """Text before the hash in a pipeline's name that was too long and was cut.
 
-No name of schema and table contains it elsewhere: special characters are written as ``-`` and two hexadecimal digits.
+The part of a name that stands for schema and table cannot contain it otherwise: a special character, ``-`` itself too,
+is written there as ``-`` and two hexadecimal digits.
 """
 
 _PLAIN = re.compile(r"[A-Za-z0-9_]")
@@ -48,7 +49,8 @@ def table_of_pipeline(database: str, pipeline: str) -> str | None:
 
     :param database: name of the declaration
     :param pipeline: name of the pipeline
-    :return: None if the name was cut, or is not that of a pipeline of the database
+    :return: schema and table, as they are named in the database; None if the name was cut, or is not that of a pipeline
+        of the database
     """
     head, _, rest = pipeline.partition(".")
     parts = rest.split(".")
@@ -63,7 +65,8 @@ def table_of_pipeline(database: str, pipeline: str) -> str | None:
 def database_of_pipeline(pipeline: str) -> str | None:
     """Return the declaration of many tables to which a pipeline belongs by its name; None if the name has another form.
 
-    A pipeline that is declared alone counts as belonging to the declaration, too, if its name has that form.
+    Only the name decides, which must have the form ``<database>.<schema>.<table>`` or be one that was cut. So a
+    pipeline that is declared alone, under such a name, counts as belonging to the declaration too.
 
     :param pipeline: name of the pipeline
     """

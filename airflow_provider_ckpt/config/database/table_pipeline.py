@@ -28,9 +28,9 @@ class TableError(ConfigError):
 
 
 def table_pipeline(database: Database, table: CatalogTable, name: str) -> Pipeline:
-    """Return the pipeline of one table, built from the defaults, the table's override and the catalog.
+    """Return the pipeline of one table, built from the declaration's defaults, the table's own keys and the catalog.
 
-    :param database: the declaration
+    :param database: the declaration; its section ``tables`` has the table's own keys, if there are any
     :param table: the table
     :param name: name of the pipeline
     :raises TableError: if the table's keys are invalid, or name a column that the table lacks
@@ -64,9 +64,9 @@ def table_pipeline(database: Database, table: CatalogTable, name: str) -> Pipeli
 
 
 def _section(merged: dict[str, Any], side: str) -> dict[str, Any] | None:
-    """Replace a section of the merged keys by a copy that can be changed; return the copy, or None if it is no mapping.
+    """Replace a section by a copy that can be changed, and return the copy; None if there is no such mapping.
 
-    :param merged: the merged keys, which are changed
+    :param merged: the defaults of the declaration, merged with the table's own keys; the section in it is replaced
     :param side: name of the section, ``source`` or ``sink``
     """
     given = merged.get(side)
@@ -82,7 +82,7 @@ def _missing_columns(section: Mapping[str, Any], table: CatalogTable, *paths: Ke
 
     :param section: the section ``source`` or ``sink`` of the table
     :param table: the table
-    :param paths: paths of the keys of the section whose values are names of columns
+    :param paths: paths of the keys of the section whose values are names of columns, such as ``("source", "cursor")``
     """
     found = []
     for path in paths:

@@ -35,7 +35,7 @@ def to_delta(rows: pa.Table) -> pa.Table:
 
 
 def misfits(table: DeltaTable, schema: pa.Schema, *, may_lack: bool = False, may_add: bool = False) -> list[str]:
-    """Return the differences between a table's columns and those of rows, one text each, as ``a is missing (integer)``.
+    """Return the differences between a table's columns and those of rows, such as ``a is not in the table (long)``.
 
     :param table: the table
     :param schema: columns of the rows
@@ -66,7 +66,7 @@ def widen_rows(rows: pa.Table, table: DeltaTable) -> pa.Table:
 
 
 def changes_for(table: DeltaTable, where: str, steps: Sequence[TargetStep], pipeline: str) -> Sequence[TargetStep]:
-    """Return the changes of columns that a table still needs; see :func:`.column_changes.needed_changes`.
+    """Return those changes of columns that a table has not made yet; see :func:`.column_changes.needed_changes`.
 
     :param table: the table
     :param where: the table, as in ``the Delta table /data/t``
@@ -113,7 +113,7 @@ def decode_schema(text: str) -> pa.Schema:
 def _type_of_spark_type(spark: str) -> str:
     """Return the name of the Delta type in which values of a Spark SQL type are stored.
 
-    :param spark: the Spark SQL type
+    :param spark: the Spark SQL type; one that Delta calls by the same name is returned unchanged
     """
     return _NAMES_OF_SPARK_TYPES.get(spark, spark)
 

@@ -25,7 +25,7 @@ def fence(layout: DeltaLayout, epoch: int, contention: CommitRetries, *, accepti
 
     :param layout: paths and application ids of the pipeline at the table
     :param epoch: the new epoch
-    :param contention: counter of the tries, which raises an error if other writers commit first for too long
+    :param contention: counts the tries to commit, and raises an error if other writers commit first for too long
     :param accepting: whether a user accepted a table that was restored or has lost its receipts
     :raises SinkChangedError: if the table was restored or has lost its receipts, and no user accepted it
     :raises FencedError: if the fence is at a newer epoch

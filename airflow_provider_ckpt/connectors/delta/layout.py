@@ -1,4 +1,7 @@
-"""Paths of the delta sink's fence files, and the application ids by which it stores two numbers in a table's log."""
+"""Name the delta sink's fence files, and the application ids under which a Delta table's log stores two numbers.
+
+The numbers are the epoch of the fence and the number of the newest receipt node.
+"""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ _BOUNDS = ("version", "datetime", "timestamp")
 def restored_version(table: DeltaTable, path: Location, since: int) -> int | None:
     """Return the version before ``since`` to which RESTORE operations have set a Delta table back; else None.
 
-    If a RESTORE brought back a version that another RESTORE had created, both are followed. So a RESTORE that undoes
-    another is not reported.
+    If a RESTORE brought back a version that an earlier RESTORE had created, the result is the version that the earlier
+    one brought back. A RESTORE that undoes another brings back a version from before that one, and is not reported.
 
     :param table: the newest version of the table
     :param path: directory of the table

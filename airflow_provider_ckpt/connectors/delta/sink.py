@@ -36,7 +36,8 @@ class DeltaSink(DocumentsBesideTarget, ChangesColumns):
     """Control side of a sink that writes to a Delta table in a directory or an object store; see :class:`Sink`.
 
     :param pipeline: ``sink.path`` names the table, which is created from the first batch if it does not exist
-    :param connection: the Airflow connection of the object store; for a relative path, one with the path's base
+    :param connection: the Airflow connection of the object store; for a relative path, a connection of type ``fs``
+        with the directory that the path starts from
     :param context: ids of the ledger and the pipeline, and the epoch of the run
     :raises ConfigError: if the path cannot be used, or the connection does not fit it
     """
@@ -86,8 +87,9 @@ class DeltaSink(DocumentsBesideTarget, ChangesColumns):
         """Do nothing: the first fence creates the bookkeeping directory; see :meth:`Sink.create_bookkeeping`."""
 
     def outputs(self) -> Sequence[Output]:
-        """Return descriptions of the data files and of the dead letter files; see :class:`NamesOutputs`.
+        """Return descriptions of the data files and the dead letter files; see :class:`NamesOutputs`.
 
+        By them, a source that would read these files is refused.
         All ``.parquet`` files of the table count as written by this sink, since OPTIMIZE rewrites them under other
         names.
         """
@@ -99,9 +101,9 @@ class DeltaSink(DocumentsBesideTarget, ChangesColumns):
         )
 
     def check_columns(self, columns: Sequence[tuple[str, str]]) -> None:
-        """Raise an error if columns differ only in case, or the table lacks a column that will not be added to it.
+        """Raise an error if columns differ only in case, or if the table lacks one and the sink adds no columns.
 
-        Each writer compares the types. See :meth:`Sink.check_columns`.
+        Types are not compared here, but by each writer. See :meth:`Sink.check_columns`.
 
         :param columns: name and type of each column of the rows
         :raises ConfigError: naming the columns

@@ -14,7 +14,9 @@ _MILLISECOND = 1000
 
 
 def statistics(metadata: pq.FileMetaData, schema: pa.Schema) -> str:
-    """Return Delta's ``stats`` text of a data file: row and null counts, and bounds of integers, dates and timestamps.
+    """Return Delta's ``stats`` text of a data file: row and null counts, and least and greatest values.
+
+    Only integers, dates, and timestamps with a time zone have least and greatest values.
 
     :param metadata: footer of the Parquet file
     :param schema: the file's Arrow schema

@@ -20,7 +20,8 @@ class DeltaTableOpener:
     """Opener of the Delta table to which a wave is committed; see :class:`.TableOpener`.
 
     :param pipeline: ``sink.path`` names the table
-    :param connection: the Airflow connection of the object store; for a relative path, one with the path's base
+    :param connection: the Airflow connection of the object store; for a relative ``sink.path``, a connection of type
+        ``fs`` with the directory from which it starts; None if the declaration names no connection
     :param context: ids of the ledger and the pipeline, and the epoch of the run
     :raises ConfigError: if the path cannot be used, or the connection does not fit it
     """
@@ -37,7 +38,9 @@ class DeltaTableOpener:
         return str(self._layout.table)
 
     def open(self, schema: str | None) -> DeltaVersion:
-        """Return the newest version of the table; first create the table or add columns, in a separate commit.
+        """Return the newest version of the table, after creating the table or adding columns if they are missing.
+
+        Either is a commit of its own. Columns are added only if :attr:`~.SinkSection.adds_columns` is set.
 
         :param schema: columns of the staged rows, as :func:`encode_schema` returns them; None if no batch has any
         :raises FencedError: if the fence is at a newer epoch
@@ -72,8 +75,8 @@ class DeltaTableOpener:
     def _with_new_columns(self, version: DeltaVersion, schema: str) -> DeltaVersion:
         """Add the columns that the rows have and the table lacks, in a separate commit; return the newest version.
 
-        If another writer commits first, the columns are added to that writer's version. A run that a newer one shuts
-        out meanwhile can at worst leave empty columns behind.
+        If another writer commits first, the columns are added to that writer's version. If a newer run raises the fence
+        meanwhile, the worst that this run can leave behind is columns without values.
 
         :param version: the newest version of the table
         :param schema: columns of the staged rows, as :func:`encode_schema` returns them
@@ -94,7 +97,8 @@ def open_committer(pipeline: Pipeline, connection: Connection | None, context: S
     """Return a new committer of waves to a Delta table.
 
     :param pipeline: ``sink.path`` names the table
-    :param connection: the Airflow connection of the object store; for a relative path, one with the path's base
+    :param connection: the Airflow connection of the object store; for a relative ``sink.path``, a connection of type
+        ``fs`` with the directory from which it starts; None if the declaration names no connection
     :param context: ids of the ledger and the pipeline, and the epoch of the run
     """
     return TableCommitter(pipeline, context, DeltaTableOpener(pipeline, connection, context))

@@ -1,4 +1,7 @@
-"""Read a Delta table at one version, or before its creation, and commit the next: fence, receipts, rows, columns."""
+"""Read the state of a Delta table at one version, or before its creation, and commit the table's next version.
+
+A commit stores the fence's epoch and the head of the receipts, together with rows or with changed columns.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +25,11 @@ if TYPE_CHECKING:
 
 
 class DeltaVersion(ReplaceableVersion, AlterableVersion):
-    """A Delta table at one version, or before its creation, and commits to it.
+    """State of a Delta table at one version, or before its creation, with methods that commit the next version.
 
     See :class:`ReplaceableVersion` and :class:`AlterableVersion`.
 
-    :param layout: paths and application ids of the pipeline at the table
+    :param layout: paths of the pipeline's files at the table, and application ids of its ``txn`` actions
     :param table: the table at this version, or None while there is no table
     :param rows_may_lack: whether rows may lack nullable columns of the table
     """
@@ -48,12 +51,17 @@ class DeltaVersion(ReplaceableVersion, AlterableVersion):
 
     @cached_property
     def committed_epoch(self) -> int:
-        """Epoch of the fence as stored in the table's log, without the fence files; 0 if there is none."""
+        """Epoch that the newest commit of a run stored in the table's log; 0 if there is none.
+
+        A newer fence may have been raised since by a file, see :attr:`epoch`.
+        """
         return self._stored_number(self.layout.epoch_app) or 0
 
     @cached_property
     def epoch(self) -> int:
-        """Epoch of the fence: the highest in the table's log and the names of the fence files; 0 if there is none.
+        """Epoch of the fence, the highest in the table's log and among the fence files' names; 0 if there is none.
+
+        A fence file is named by its epoch.
 
         The files are read when the property is first used, after the table was opened; ``fence.py`` explains why the
         order matters.
@@ -153,8 +161,8 @@ class DeltaVersion(ReplaceableVersion, AlterableVersion):
     def change_columns(self, changes: Sequence[TargetStep], epoch: int, head: int, note: Mapping[str, Any]) -> bool:
         """Commit changes of the columns with epoch and head; see :meth:`AlterableVersion.change_columns`.
 
-        The library drops each constraint NOT NULL in a commit of its own. Only the last commit has the head; the others
-        leave columns that may be null.
+        The library drops one constraint NOT NULL in each commit. So if a column is to lose it and there are further
+        changes, only this one is committed, without the head, and the caller tries again with the rest.
 
         :param changes: the changes, as :meth:`needed_changes` returned them
         :param epoch: epoch of the run

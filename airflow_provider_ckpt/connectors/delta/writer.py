@@ -36,7 +36,8 @@ class DeltaWriter(TableWriter[DeltaVersion]):
     """Writer that stages each batch as one Parquet file in the directory of a Delta table.
 
     :param pipeline: ``sink.path`` names the table
-    :param connection: the Airflow connection of the object store; for a relative path, one with the path's base
+    :param connection: the Airflow connection of the object store; for a relative ``sink.path``, a connection of type
+        ``fs`` with the directory from which it starts; None if the declaration names no connection
     :param context: ids of the ledger and the pipeline, and the epoch of the run
     :raises ConfigError: if the path cannot be used, or the connection does not fit it
     """

@@ -53,14 +53,15 @@ class FilesSourceSection(SourceSection):
 
     @property
     def may_lack_columns(self) -> bool:
-        """True for Parquet files, of which some may lack columns; see :attr:`SourceSection.may_lack_columns`."""
+        """True for Parquet files, which may have different columns; see :attr:`SourceSection.may_lack_columns`."""
         return self.is_parquet
 
     def check(self, pipeline: Pipeline) -> None:
         """Refuse a section that contradicts ``transform.decode`` or ``error_handling``; see :class:`SourceSection`.
 
         :param pipeline: the pipeline
-        :raises ValueError: naming the contradicting keys, or a key that does not apply to the path
+        :raises ValueError: naming the contradicting keys, or a key that does not apply to the path, such as
+            ``names_grow`` to a directory of a file system
         """
         in_store = is_object_url(self.path)
         if in_store and set("?%#") & set(self.path):

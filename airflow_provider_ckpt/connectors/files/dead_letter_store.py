@@ -21,11 +21,14 @@ if TYPE_CHECKING:
 
 
 class _DeadLetterFilesInDirectory(DeadLetterFiles):
-    """Dead letter files inside the configured directory, whereas those of a files sink lie beside its target."""
+    """Dead letter files of a pipeline in the directory that ``dead_letter_queue.path`` names.
+
+    The base class describes the dead letter files of a sink, which lie beside its target.
+    """
 
     @property
     def directory(self) -> Location:
-        """Directory of the pipeline's dead letters, with those of all ledgers."""
+        """Directory of the pipeline's dead letters, whichever ledger it is in: a folder with the pipeline's name."""
         return self.target / escape(self.pipeline)
 
 
@@ -35,7 +38,8 @@ class FilesDeadLetterStore:
     See :class:`~.dead_letter_store.DeadLetterStore`.
 
     :param pipeline: ``dead_letter_queue.path`` names the directory
-    :param connection: the connection of the object store, or a connection whose path is prefixed to a relative path
+    :param connection: the connection of the object store, or a connection with the directory to which a relative
+        ``dead_letter_queue.path`` refers; None if neither is needed
     :param context: ids of the ledger and the pipeline, and the epoch of the run
     """
 
@@ -49,15 +53,15 @@ class FilesDeadLetterStore:
         self._path.check_writable("dead_letter_queue.path")
 
     def outputs(self) -> Sequence[Output]:
-        """Return a description of the pipeline's dead letter files, as the only element; see :class:`NamesOutputs`."""
+        """Return the directory of the dead letter files as the only output of this store; see :class:`NamesOutputs`."""
         return [self._files.output("dead_letter_queue.path")]
 
     def store(self, task: BatchTask, dead_letters: Sequence[DeadLetter], first: int) -> None:  # noqa: ARG002  # all are written again
-        """Write all dead letters of an attempt, which replaces the attempt's file; see :meth:`DeadLetterStore.store`.
+        """Write all dead letters of an attempt to its file, replacing the file; see :meth:`DeadLetterStore.store`.
 
         :param task: the batch and its attempt
         :param dead_letters: all dead letters of the attempt so far
-        :param first: not used
+        :param first: not used, since the file is written as a whole
         """
         self._files.write(task, self._context, dead_letters)
 

@@ -115,9 +115,10 @@ def _check_delivered(
 
 
 def _only_links(listing: Listing, known: Sequence[SourceFile]) -> bool:
-    """Return whether links are the only matching paths, and this is an error: no file is known, or a link replaced one.
+    """Return whether only symbolic links match the source's path, and this is an error.
 
-    The result is False if all known files were removed and only other links remain.
+    It is an error if no file is known, or if one of the links is where a known file was. If all known files were
+    removed, and the links have other names, it is none.
 
     :param listing: the result of listing the source
     :param known: all files discovered before
@@ -131,7 +132,8 @@ def _only_links_error(path: str, listing: Listing) -> SourceError:
     """Return the error for a source whose directory or pattern matches only symbolic links, which are not followed.
 
     :param path: ``source.path``, for the message
-    :param listing: the result of listing the source; its entry ``left_out`` of the links is removed
+    :param listing: the result of listing the source; the links are removed from its ``left_out``, so that no
+        warning counts them as well
     """
     count, first = listing.left_out.pop(LINK)
     return SourceError(

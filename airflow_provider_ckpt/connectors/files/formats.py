@@ -91,7 +91,10 @@ def _write_csv(rows: pa.Table, file: IO[bytes]) -> None:
 
 
 def _readable_column(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
-    """Return a column unchanged, or as text if Arrow would write some values in a form that CSV readers reject."""
+    """Return a column unchanged, or as text if Arrow would write some values in a form that CSV readers reject.
+
+    Such values are numbers that are not finite, and dates and timestamps outside of the years that Arrow can format.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -25,7 +25,7 @@ from airflow_provider_ckpt.connectors.stored_file_lists import StoredFileLists
 from airflow_provider_ckpt.core.batch_key import BatchKey
 
 DATA_PREFIX = "ckpt-"
-"""Prefix of the names of visible files."""
+"""Prefix of the names of visible files, those with the rows of a batch for readers of the directory."""
 
 _STAGED_SUFFIX = ".tmp"
 
@@ -52,7 +52,8 @@ class FilesLayout:
         """Return the layout for the directory that a pipeline names.
 
         :param pipeline: ``sink.path`` names the directory
-        :param connection: the Airflow connection, whose path is prefixed to a relative ``sink.path``
+        :param connection: the Airflow connection, whose path is prefixed to a relative ``sink.path``; None if the
+            pipeline names none
         :param context: ids of the ledger and the pipeline
         """
         sink = FilesSinkSection.of(pipeline)
@@ -66,7 +67,10 @@ class FilesLayout:
 
     @property
     def receipts(self) -> Path:
-        """Directory of the markers, each with a batch's receipt, until they are bundled (see ``receipts.py``)."""
+        """Directory of the markers: files with one batch's receipt each, until they are merged into a bundle.
+
+        See ``receipts.py``.
+        """
         return self._pipeline_directory / "receipts"
 
     @property
@@ -93,7 +97,7 @@ class FilesLayout:
         return [path.stem for path in self.staged.iterdir()] if self.staged.is_dir() else []
 
     def visible_names(self) -> set[str]:
-        """Return the names of all visible files, including those of other pipelines in the directory."""
+        """Return the names of all visible files, those with rows for readers; other pipelines' files are among them."""
         entries = self.directory.iterdir() if self.directory.is_dir() else ()
         return {entry.name for entry in entries if entry.name.startswith(DATA_PREFIX)}
 
@@ -109,7 +113,7 @@ class FilesLayout:
 
     @property
     def lists(self) -> StoredFileLists:
-        """The stored lists of source files of the pipeline."""
+        """The lists of the pipeline's discovered source files, stored in the sink too in case the ledger is lost."""
         return StoredFileLists(LocalLocation(self._pipeline_directory / "files"), self.pipeline)
 
     @property
@@ -124,7 +128,7 @@ class FilesLayout:
         return frozenset(unescape(ledger.name) for ledger in entries if (ledger / escape(self.pipeline)).is_dir())
 
     def new_file(self, key: BatchKey, epoch: int) -> str:
-        """Return a unique name for a batch's visible file; :func:`parse_file_name` parses it.
+        """Return a unique name for the visible file with a batch's rows; :func:`parse_file_name` parses it.
 
         :param key: the batch
         :param epoch: epoch of the run
@@ -138,7 +142,7 @@ class FilesLayout:
 
 
 def marker_name(key: BatchKey) -> str:
-    """Return the file name of a batch's marker, which is unique, and short for any partition name.
+    """Return the name of a batch's marker, the file with its receipt; it is unique, and short for any partition name.
 
     :param key: key of the batch
     """
@@ -146,7 +150,7 @@ def marker_name(key: BatchKey) -> str:
 
 
 def parse_file_name(file: str) -> tuple[str, int]:
-    """Return the name of the batch's marker and the epoch, both of which are parts of the name of a visible file.
+    """Return two parts of a visible file's name: the name of its batch's marker (:func:`marker_name`), and the epoch.
 
     :param file: name of a visible file, also of one that is still staged
     """

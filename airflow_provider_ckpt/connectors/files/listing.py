@@ -62,7 +62,8 @@ def list_files(path: Path, *, follow_links: bool = False, known: Collection[str]
     :param path: the directory, pattern or file; absolute
     :param follow_links: whether to follow symbolic links to files and directories
     :param known: paths to skip without reading their status
-    :return: the matching files, and the paths that are left out or refused
+    :return: the matching files, the matching paths that are left out because they are not regular files, and the errors
+        of directories that could not be listed
     :raises SourceError: if the directory itself cannot be listed
     :raises IoError: if the file system fails
     """
@@ -81,7 +82,7 @@ def list_files(path: Path, *, follow_links: bool = False, known: Collection[str]
 
 
 def reached(path: Path, *, follow_links: bool) -> Collection[tuple[Path, Sequence[str]]]:
-    """Return the directories in which a glob pattern is matched, each with the pattern's components below it.
+    """Return the directories in which files are searched, each with the components of the glob pattern below it.
 
     A directory counts as the pattern ``*`` in it, and a file as a pattern in its parent that matches only the file.
 

@@ -43,10 +43,12 @@ class LocalFiles(SourceStorage):
         check_path(self._path)
 
     def discover(self, known: Sequence[SourceFile], *, delivered: int = 0, look_again: bool = True) -> Discovery:
-        """List the files, read the status of each, and compare it with the record; see :meth:`SourceStorage.discover`.
+        """List the files, and find out which are new, gone or changed; see :meth:`SourceStorage.discover`.
+
+        A file has changed if its inode, size or time of modification is not as recorded.
 
         :param known: all files discovered before, in order
-        :param delivered: end of the delivered positions
+        :param delivered: end of the delivered positions: all positions before it have a verdict
         :param look_again: whether to check known files, too
         """
         check_path(self._path)
@@ -65,7 +67,7 @@ class LocalFiles(SourceStorage):
         return recorded_file.open_recorded(path, etag, follow_links=self._follow_links)
 
     def verify(self, path: str, etag: str, file: BinaryIO | None = None) -> None:
-        """Raise an error if a file has another status than recorded; see :meth:`SourceStorage.verify`.
+        """Raise an error if a file's inode, size or time is not as recorded; see :meth:`SourceStorage.verify`.
 
         :param path: the file
         :param etag: recorded identity of the file
@@ -74,11 +76,14 @@ class LocalFiles(SourceStorage):
         recorded_file.verify(path, etag, None if file is None else os.fstat(file.fileno()))
 
     def is_unchanged(self, path: str, etag: str) -> bool:
-        """Return whether a file exists and has its recorded status; see :meth:`SourceStorage.is_unchanged`."""
+        """Return whether a file exists and its inode, size and time are as recorded.
+
+        See :meth:`SourceStorage.is_unchanged`.
+        """
         return recorded_file.is_unchanged(path, etag)
 
     def read_error(self, path: str, etag: str, error: OSError) -> CkptError:
-        """Return the exception for an error of the operating system; see :meth:`SourceStorage.read_error`.
+        """Return the exception to raise for a file that cannot be read; see :meth:`SourceStorage.read_error`.
 
         :param path: the file
         :param etag: recorded identity of the file
@@ -95,9 +100,9 @@ class LocalFiles(SourceStorage):
 
 
 def _changed_file_error(file: SourceFile, found: FoundFile) -> SourceError | None:
-    """Return the error for a delivered file that was changed or replaced; None if it counts as a copy.
+    """Return the error for a delivered file that was changed, or replaced by a file with another content.
 
-    A file of the recorded time and size counts as a copy.
+    Return None if the file that has its name now has the recorded time and size: it counts as a copy of the old one.
 
     :param file: the file as it was recorded
     :param found: the file that has this name now

@@ -54,7 +54,7 @@ class ObjectIdentity:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Restore an identity from the output of :attr:`text`."""
+        """Restore an identity from its :attr:`text`."""
         size, _, etag = text.partition("-")
         return cls(int(size), etag)
 
@@ -67,8 +67,8 @@ class ObjectIdentity:
 class ObjectFiles(SourceStorage):
     """Storage of a files source in an object store; see :class:`SourceStorage`.
 
-    :param url: URL of a prefix (without the prefixes below it), glob pattern (``**`` matches any number of prefixes) or
-        object
+    :param url: URL of an object; of a prefix, whose objects are read, but not those of prefixes below it; or a glob
+        pattern, in which ``**`` matches any number of prefixes
     :param connection: the store's connection; None for the credentials of the environment
     :param names_grow: whether new objects always have greater keys than known ones, so that a listing can leave out all
         known objects but the last 1,000
@@ -102,13 +102,14 @@ class ObjectFiles(SourceStorage):
         next(list_objects(self._parent), None)
 
     def discover(self, known: Sequence[SourceFile], *, delivered: int = 0, look_again: bool = True) -> Discovery:
-        """List objects and compare them with the recorded ones; see :meth:`SourceStorage.discover`.
+        """List objects, and return those that are new, missing or refused; see :meth:`SourceStorage.discover`.
 
         Objects without content, with which consoles mark folders, are left out. If known objects are not to be checked,
         or keys grow (``names_grow``), the listing begins at the last 1,000 known keys.
 
         :param known: all objects discovered before, in order
-        :param delivered: end of the delivered positions
+        :param delivered: the position before which everything has a verdict; it decides which known objects count as
+            delivered, so that their removal or replacement is reported
         :param look_again: whether to check known objects, too
         """
         check_pattern(self._pattern)
@@ -147,7 +148,7 @@ class ObjectFiles(SourceStorage):
         return found is not None and found.etag == ObjectIdentity.parse(etag).etag
 
     def read_error(self, path: str, etag: str, error: OSError) -> CkptError:  # noqa: ARG002
-        """Return the exception for an error of the operating system; see :meth:`SourceStorage.read_error`.
+        """Return the exception for a recorded object that cannot be read; see :meth:`SourceStorage.read_error`.
 
         :param path: URL of the object
         :param etag: recorded identity of the object
@@ -163,7 +164,7 @@ class ObjectFiles(SourceStorage):
         return matches_objects(self._parent.key, self._parts, output)
 
     def _list(self, after: str, names: Sequence[str], known: Mapping[str, str], *, look_again: bool) -> Listing:
-        """List the objects that match the source's prefix or pattern.
+        """Return the objects that match the source's prefix or pattern, divided into unchanged and found ones.
 
         :param after: key after which to begin; empty to begin with the first
         :param names: known keys, sorted
@@ -189,9 +190,10 @@ class ObjectFiles(SourceStorage):
         return listing
 
     def _objects(self, after: str, names: Sequence[str]) -> Iterable[StoredObject]:
-        """Return the one object that ``source.path`` names, or all objects below the prefix.
+        """Return the one object that ``source.path`` names, or else the objects below the prefix.
 
-        For the parameters see :meth:`_list`.
+        :param after: key that all keys of a listing follow; empty to list all objects
+        :param names: known keys, sorted, which divide a listing of all objects into parts
         """
         found = None if self._pattern or not self._parent.key else find_object(self._parent)
         if found is not None and found.size:
@@ -200,13 +202,14 @@ class ObjectFiles(SourceStorage):
 
 
 def is_match(pattern: Sequence[str], components: Sequence[str]) -> bool:
-    """Return whether a glob pattern matches an object's key; both are given without their common prefix.
+    """Return whether a glob pattern matches an object's key.
 
     No pattern matches a key with the suffix of an unfinished file (:data:`UNFINISHED_SUFFIXES`), or with a hidden
     component (:data:`HIDDEN`).
 
-    :param pattern: components of the pattern; ``**`` matches any number of components, and is never the last
-    :param components: components of the key
+    :param pattern: components of the pattern, from the first one with a wildcard on; ``**`` matches any number of
+        components, and is never the last
+    :param components: components of the key, without those that precede the pattern's first wildcard
     """
     if components[-1].endswith(UNFINISHED_SUFFIXES):
         return False
@@ -247,7 +250,7 @@ class _ObjectFile(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """Return the offset of the next byte."""
+        """Return the offset at which the next read begins."""
         return self._at
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
@@ -299,7 +302,7 @@ def _verify(location: ObjectLocation, recorded: ObjectIdentity) -> None:
 
 
 def _replaced_error(file: SourceFile, found: FoundFile) -> SourceError:
-    """Return the error for a delivered object that was replaced.
+    """Return the error with which discovery reports a delivered object that was replaced: its content is not sent.
 
     :param file: the object as it was recorded
     :param found: the object that has this name now

@@ -16,7 +16,8 @@ def open_storage(pipeline: Pipeline, connection: Connection | None) -> SourceSto
     """Return the storage of a pipeline's files; nothing is requested yet.
 
     :param pipeline: ``source.path`` is a path, a ``file://`` URL, or the URL of an object store, also as a pattern
-    :param connection: the object store's connection; for a relative path, a connection of type ``fs`` with its base
+    :param connection: the object store's connection; for a relative path, a connection of type ``fs`` whose path is
+        its base; None for the credentials of the environment, or for the working directory
     :raises ConfigError: if the path or URL cannot be used, or the connection does not fit it
     """
     source = FilesSourceSection.of(pipeline)

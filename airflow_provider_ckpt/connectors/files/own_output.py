@@ -22,8 +22,8 @@ def matches(path: Path, output: WrittenFiles, *, follow_links: bool) -> bool:
 
     Directories are compared by device and inode, so that links and bind mounts are recognised.
 
-    :param path: the source's directory, file or pattern; absolute. The directory or file must exist, or the deepest
-        parent of the pattern that has no wildcards
+    :param path: the source's directory, file or pattern; absolute. It must exist; of a pattern, its deepest parent
+        without wildcards must
     :param output: files that the sink writes; their directory need not exist yet
     :param follow_links: whether the source follows symbolic links
     """
@@ -77,7 +77,8 @@ def _leads(parts: Sequence[str], names: Sequence[str], *, nested: bool) -> bool:
 
     :param parts: components of the pattern without the last one, which matches files
     :param names: components of the directory's path, relative to the directory in which the pattern is matched
-    :param nested: whether the result is also True if the pattern can match a directory below the given one
+    :param nested: whether the sink also writes into directories below the given one; then the result is also True if
+        the pattern can match one of these
     """
 
     @cache

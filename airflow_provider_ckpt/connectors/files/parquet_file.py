@@ -81,7 +81,7 @@ class RowReader:
         self._rest: pa.RecordBatch | None = None
 
     def read(self, start: int, end: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yield rows ``[start, end)`` in order, in batches, each with the number of its first row.
+        """Yield rows ``[start, end)`` in order, in Arrow batches, each with the number of its first row.
 
         :param start: number of the first row, from 0
         :param end: number after the last row

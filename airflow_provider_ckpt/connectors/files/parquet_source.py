@@ -44,7 +44,10 @@ class ParquetSource(FilesSource):
         self._storage.check()
 
     def partitions(self) -> Sequence[SourcePartition]:
-        """Return the only partition; its identity differs from that of a text source, whose positions count bytes."""
+        """Return the files together as the only partition.
+
+        Its identity differs from that of a text source of the same files, whose positions count bytes.
+        """
         return [SourcePartition(PARTITION, f"{self._storage.root} (rows of Parquet files)")]
 
     def shape(self) -> RecordShape:
@@ -65,7 +68,7 @@ class ParquetSource(FilesSource):
     def plan(self, request: PlanRequest) -> Plan:
         """Plan row ranges of the files; refuse a new file whose columns do not fit, before it is recorded.
 
-        See :meth:`FilesSource.plan`.
+        They must fit the declared columns, or else those of the oldest readable file. See :meth:`FilesSource.plan`.
         """
         for file in request.files:
             if self._columns is not None:
@@ -87,7 +90,7 @@ class ParquetSource(FilesSource):
         Only the footer of a file has its number of rows, which positions need. See :meth:`.FilesSource._discover`.
 
         :param known: all files discovered before, in order
-        :param delivered: end of the delivered positions
+        :param delivered: end of the delivered positions: all positions before it have a verdict
         :param inspect: not used
         :param look_again: whether to check the known files again
         """
@@ -119,6 +122,8 @@ class ParquetSource(FilesSource):
 
 def _batch_edges(groups: Sequence[tuple[int, int]]) -> list[int]:
     """Return the row numbers at which batches end: after several small row groups, or after parts of a large row group.
+
+    A row group is large if it has more than :data:`_MAX_BATCH_ROWS` rows, or more than twice :data:`CHUNK_BYTES` bytes.
 
     :param groups: number of rows and size in bytes of each row group
     """

@@ -1,4 +1,4 @@
-"""Receipts of the files sink: a marker file for each batch, and bundles of the markers of past epochs.
+"""Store the receipts of the files sink: a marker file for each batch, and bundles of the markers of past epochs.
 
 Creating the marker is the commit: the process that creates it has claimed the batch, and the marker states the name
 under which the batch's rows become visible. The marker is created with its full content, as a hard link to a file that
@@ -121,7 +121,7 @@ class FilesReceipts:
         """Return the claimed receipt of a batch after flushing it to the disk; None if the batch has no receipt.
 
         Bundles that were created since this object listed them are not read. This is safe: only a newer fence creates a
-        bundle, and that fence refuses a claim that is based on the result.
+        bundle, and a caller that gets None and then claims the batch is refused by that fence.
 
         :param key: key of the batch
         """
@@ -176,7 +176,7 @@ class FilesReceipts:
         return [*self._read_markers(), *(newest.entries if newest is not None else ())]
 
     def retract(self, keys: Collection[BatchKey]) -> None:
-        """Remove the receipts of batches whose files are gone from the markers and the newest bundle.
+        """Remove receipts of batches whose files are gone, both from the markers and from the newest bundle.
 
         This must be called after the fence was raised.
 

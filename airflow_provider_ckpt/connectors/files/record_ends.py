@@ -29,7 +29,9 @@ _NEWLINE, _QUOTE = 0x0A, 0x22
 def scan_records(
     file: BinaryIO, start: int, end: int, *, delimiter: bytes | None, block: int = BLOCK
 ) -> Iterator[tuple[bytes, Offsets]]:
-    """Yield the bytes ``[start, end)`` in blocks, each with the offsets just after the newlines that end records.
+    """Yield the bytes ``[start, end)`` in blocks, each with the offsets just after newlines that end records.
+
+    These offsets are relative to their block.
 
     :param file: the open file
     :param start: offset of the first byte. For CSV a record must begin there; for JSON lines it may be any byte
@@ -77,7 +79,7 @@ class _QuoteScanner:
 
         :param data: the block
         :param raw: the block as an array
-        :param newlines: offsets of all newlines in the block
+        :param newlines: offsets of all newlines, relative to the block like those returned
         :param at: the block's offset in the file
         """
         import numpy as np

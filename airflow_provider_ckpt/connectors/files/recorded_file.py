@@ -97,6 +97,7 @@ def verify(path: str, etag: str, status: os.stat_result | None = None) -> None:
     :param etag: recorded identity of the file
     :param status: status of the open file; None to read it from the file system
     :raises SourceError: if the file has another identity than recorded, is missing or may not be read
+    :raises IoError: if the file system fails
     """
     if status is None:
         try:
@@ -113,7 +114,10 @@ def verify(path: str, etag: str, status: os.stat_result | None = None) -> None:
 
 
 def read_error(path: str, etag: str, error: OSError) -> CkptError:
-    """Return the exception for a recorded file that cannot be opened or read.
+    """Return the exception for a recorded file that cannot be opened or read; the caller raises it.
+
+    It is a :class:`SourceError` if the file is gone, not readable for this user, or a symbolic link that is not
+    followed; else an :class:`IoError`.
 
     :param path: the file
     :param etag: recorded identity of the file

@@ -50,7 +50,9 @@ def create_identity(target: FilesLayout) -> None:
 
 
 def receipts_without_file(target: FilesLayout, entries: Iterable[ClaimedReceipt]) -> Sequence[ClaimedReceipt]:
-    """Return the receipts whose files are neither visible nor staged; empty if ``sink.files_may_go`` is set.
+    """Return the receipts whose files are neither visible nor staged.
+
+    If ``sink.files_may_go`` allows readers to remove files, a missing file is no loss, and the result is empty.
 
     :param target: paths of the sink
     :param entries: the receipts

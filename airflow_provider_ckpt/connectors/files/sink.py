@@ -62,7 +62,7 @@ class FilesSink(VisibleFilesSink):
     def claims(self) -> Claims:
         """Return this ledger's fence, all ledgers with a fence for the pipeline, the directory's id, and lost batches.
 
-        See :meth:`Sink.claims`.
+        A batch counts as lost if it has a receipt and its file is gone. See :meth:`Sink.claims`.
         """
         target = self._target
         vanished = self._receipts_without_file()
@@ -76,10 +76,10 @@ class FilesSink(VisibleFilesSink):
         )
 
     def fence(self, epoch: int) -> None:
-        """Shut out all older epochs; then publish or remove their staged files, and bundle their receipts.
+        """Shut out all older epochs; then publish or remove their staged files, and put their receipts into one file.
 
-        A receipt of an older epoch is removed if the batch's file is gone, so that the batch can be delivered again. If
-        files of a sink are gone, the run is refused before it raises the fence, unless a user accepts the loss.
+        A receipt of an older epoch is removed if the batch's file is gone, so that the batch can be delivered again. A
+        run that learns of such a loss from :meth:`claims` calls this method only if a user has accepted the loss.
 
         :param epoch: the new epoch
         :raises FencedError: if the fence is at a newer epoch
@@ -95,7 +95,7 @@ class FilesSink(VisibleFilesSink):
     def receipts(self, known: Mapping[str, KnownReceipts]) -> Iterator[Receipt]:
         """Yield the receipts that the ledger does not know yet, after publishing staged files of claimed batches.
 
-        Of the newest receipts, those whose files are gone are left out. See :meth:`Sink.receipts`.
+        A receipt of the last runs that delivered is left out if its file is gone. See :meth:`Sink.receipts`.
         """
         unknown = self._receipts.unknown_to(known)
         roll_forward(self._target, self._receipts)
@@ -112,5 +112,5 @@ class FilesSink(VisibleFilesSink):
         return (self._target.directory / name).open("rb")
 
     def _receipts_without_file(self) -> Sequence[ClaimedReceipt]:
-        """Return the receipts whose files are gone, out of the newest receipts (:meth:`FilesReceipts.newest`)."""
+        """Return the receipts of the last runs that delivered (:meth:`FilesReceipts.newest`) whose files are gone."""
         return receipts_without_file(self._target, self._receipts.newest())

@@ -1,4 +1,4 @@
-"""Planning side of the files source: discover the files of a directory or pattern, and split them into byte ranges.
+"""Plan the batches of the files source: discover the files of a directory or pattern, and split them into ranges.
 
 A position is the offset of a byte in the virtual concatenation of all discovered files, in the order of discovery. So
 one sequence of positions covers any number of files. An empty file is recorded and has no positions. A batch never
@@ -97,7 +97,8 @@ class FilesSource:
 
         :param partition: id of the partition
         :param start_from: ``earliest``, ``latest``, or a position at which a record begins
-        :raises ConfigError: if the position is negative or beyond the existing files
+        :raises ConfigError: if the partition is another than ``files``, or the position is negative or beyond the
+            existing files
         """
         if partition != PARTITION:
             raise ConfigError(f"a files source has no partition {partition}.", pipeline=self._pipeline.name)
@@ -123,8 +124,9 @@ class FilesSource:
     def plan(self, request: PlanRequest) -> Plan:
         """Check the known and new files, then split the requested ranges at record boundaries; see :meth:`Source.plan`.
 
-        A run plans before each of its waves. Only its first planning checks the known files, and later ones report the
-        same result: files that a wave reads are checked anyway when they are opened.
+        A run plans before each of its waves. Only its first planning checks whether the known files are still there and
+        unchanged; later ones reuse that result, since the files that a wave reads are checked anyway when they are
+        opened.
 
         A file that cannot be read does not affect other files: a new file is not recorded until it is repaired, and the
         ranges of a recorded file that is missing or was replaced are planned as expired batches, which a user has to
@@ -164,7 +166,7 @@ class FilesSource:
         return ()
 
     def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:
-        """Return the tasks with the files that each of them reads, and the ranges in these files, in ``detail``.
+        """Return the tasks, each with the files that it reads, and the ranges in these files, in its ``detail``.
 
         A task with the instruction ``void`` reads nothing and needs no file.
 
@@ -203,12 +205,14 @@ class FilesSource:
     def _discover(
         self, known: Sequence[SourceFile], *, delivered: int = 0, inspect: bool = True, look_again: bool = True
     ) -> Discovery:
-        """Discover files, and assign positions to the new files.
+        """Return the new, missing and refused files, with positions assigned to the new ones.
 
         :param known: all files discovered before, in order
-        :param delivered: end of the delivered positions: all positions before it have a verdict
-        :param inspect: whether to read new files, and to refuse those that cannot be read
-        :param look_again: whether to check the known files again
+        :param delivered: end of the delivered positions: all positions before it have a verdict; a file before it may
+            be gone without an error
+        :param inspect: whether to read new files, and to refuse those that cannot be read; a refused file gets no
+            positions
+        :param look_again: whether to check the known files again; if not, the result does not mention them
         """
         found = self._storage.discover(known, delivered=delivered, look_again=look_again)
         if not inspect:
@@ -243,7 +247,7 @@ class FilesSource:
 
     @staticmethod
     def _notice_of_missing(gone: Sequence[SourceFile], reported: int) -> list[str]:
-        """Return a list with a notice if more delivered files are missing than before; that is no error.
+        """Return one notice if more delivered files are missing than before, which is no error; else an empty list.
 
         :param gone: all delivered files that no longer exist
         :param reported: number of missing files that earlier notices reported

@@ -1,4 +1,4 @@
-"""Interface to the storage of a files source's files: a local or mounted file system, or an object store."""
+"""Define the interface to the place of a files source's files: a local or mounted file system, or an object store."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ class SourceStorage(ABC):
         """List the files and compare them with those that were discovered before.
 
         :param known: all files discovered before, in order
-        :param delivered: end of the delivered positions: all positions before it have a verdict
+        :param delivered: end of the delivered positions: all positions before it have a verdict. Of the known
+            files, ``gone`` and ``refused`` mention only those that end at or before it
         :param look_again: whether to check known files, too; if not, ``gone`` and ``refused`` do not mention them
         :return: the new, missing and refused files
         :raises SourceError: if the directory is missing or unreadable
@@ -79,7 +80,10 @@ class SourceStorage(ABC):
 
     @abstractmethod
     def read_error(self, path: str, etag: str, error: OSError) -> CkptError:
-        """Return the exception for a recorded file that cannot be opened or read.
+        """Return the exception for a recorded file that cannot be opened or read; the caller raises it.
+
+        It is a :class:`SourceError` if a local file is missing or may not be read, and an :class:`IoError` for any
+        other failure.
 
         :param path: the file
         :param etag: recorded identity of the file

@@ -1,7 +1,8 @@
 """Stage a batch's rows as a hidden, durable file, and publish it after the claim by renaming it into the directory.
 
 The writer that claimed the batch renames the file. If that writer dies first, the next process that finds the batch's
-marker renames it: a writer that retries the batch, a run that reads receipts, or the fence.
+marker (the file that is its receipt) renames it: a writer that retries the batch, a run that reads receipts, or the
+fence.
 """
 
 from __future__ import annotations
@@ -91,7 +92,8 @@ def sweep(target: FilesLayout, receipts: FilesReceipts, epoch: int) -> None:
     """Remove the staged files of older epochs whose batches have no receipt, after publishing those that have one.
 
     This must be called after the fence was raised: then no attempt of an older epoch can claim such a batch any more.
-    Receipts are read from markers only, since a batch whose receipt is in a bundle was published before it was bundled.
+    Receipts are read only from the marker files, one for each batch of newer epochs. A batch whose receipt has been
+    collected in a bundle (``receipts.py``) has no staged file any more, since it was published before.
 
     :param target: paths of the sink
     :param receipts: receipts of the sink

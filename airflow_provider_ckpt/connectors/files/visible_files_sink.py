@@ -1,4 +1,7 @@
-"""Base class of the files sinks in a file system and in an object store: methods about their visible files."""
+"""Implement what files sinks in a file system and in an object store do alike with their visible files.
+
+Visible files are those with delivered rows; staged files are hidden.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,10 @@ class VisibleFilesSink(DocumentsBesideTarget, ABC):
         """Do nothing: the first fence creates the bookkeeping files; see :meth:`Sink.create_bookkeeping`."""
 
     def outputs(self) -> Sequence[Output]:
-        """Return descriptions of the visible files and of the dead letter files; see :class:`NamesOutputs`."""
+        """Return descriptions of the visible files and the dead letter files; see :class:`NamesOutputs`.
+
+        By them, a source that would read these files is refused.
+        """
         rows = WrittenFiles("sink.path", self._place, DATA_PREFIX, f".{self._files.format}")
         if not self._dead_letters_in_sink:
             return [rows]
@@ -67,6 +73,7 @@ class VisibleFilesSink(DocumentsBesideTarget, ABC):
 
         :param exact: whether to read every file; if False, the result is None
         :return: None also if ``sink.files_may_go`` is set, since readers may have removed files
+        :raises IoError: if the file system or object store fails
         """
         if not exact or self._files.files_may_go:
             return None

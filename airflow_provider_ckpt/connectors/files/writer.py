@@ -40,7 +40,13 @@ class FilesWriter:
 
     @naming_batch
     def deliver(self, task: BatchTask, content: BatchContent) -> Outcome:
-        """Write a batch's file and claim its verdict, unless it has a receipt already; see :meth:`Writer.deliver`."""
+        """Write a batch's file, claim its verdict and publish the file; see :meth:`Writer.deliver`.
+
+        If the batch has a receipt already, only the file that the receipt names is published, if it is not yet. An
+        error becomes the outcome ``failed``.
+
+        :raises FencedError: if the fence is at a newer epoch
+        """
         try:
             refuse_unless_current(self._target, self._context.epoch)
             entry = self._receipts.find(task.key)

@@ -64,8 +64,8 @@ class CatalogAddress:
         """Return the address of the catalog that an Airflow connection describes.
 
         :param connection: the Airflow connection
-        :raises ConfigError: if the connection's extra has neither ``uri`` nor ``type``, or a property with which the
-            library could load code
+        :raises ConfigError: if the connection's extra has neither ``uri`` nor ``type``, or a property that is unknown
+            or with which the library could load code
         """
         extra = {str(key): _plain_value(value) for key, value in connection.extra.items() if value is not None}
         name = str(extra.pop(_NAME, _DEFAULT_NAME))

@@ -194,8 +194,8 @@ def named_type(name: str) -> IcebergType:
 def _widening_refusal(_: str, before: str, after: str) -> str | None:
     """Return the reason why Iceberg does not change a type to a wider one, for an error message; None if it does.
 
-    The library would also change the scale of a decimal type, which the format forbids: readers take the unscaled
-    values of older files for values of the new scale.
+    The reason is another scale of a decimal type. The library would change it, but the format forbids this: readers
+    would take the unscaled values of older files for values of the new scale.
 
     :param before: name of the column's type
     :param after: name of the wider type

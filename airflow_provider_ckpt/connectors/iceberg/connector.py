@@ -24,7 +24,7 @@ class IcebergSinkSection(ReplacingSinkSection):
 
     :param connection: Airflow connection id of the catalog
     :param table: name of the table, as ``namespace.table``
-    :param mode: ``append`` to add rows, or ``replace`` to replace all rows by those of each run
+    :param mode: ``append`` to add rows, or ``replace`` to replace all rows by those of each refresh
     :param schema_evolution: ``refuse`` to refuse rows whose columns are not the table's, or ``add_columns`` to add
         columns to the table
     """

@@ -32,7 +32,7 @@ def split_by_partition(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> I
     Without rows, or if the table is not partitioned, there is one partition, whose list of values is empty. Partition
     transforms are applied to distinct values with the library's own Python functions, which exist for every transform.
 
-    :param rows: rows with their numbers
+    :param rows: the rows
     :param spec: partitioning of the table
     :param schema: columns of the table
     """
@@ -62,7 +62,7 @@ def find_unpartitionable(rows: pa.Table, spec: PartitionSpec, schema: Schema) ->
 
     The library's transforms only process the years 1 to 9999.
 
-    :param rows: rows with their numbers
+    :param rows: the rows, with their numbers in the column :data:`~.sink_protocol.ROW_NUMBER`
     :param spec: partitioning of the table
     :param schema: columns of the table
     """

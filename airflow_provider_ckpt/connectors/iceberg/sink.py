@@ -68,8 +68,8 @@ class IcebergSink(ChangesColumns):
         See :meth:`Sink.check`.
 
         :raises ConfigError: if the table is not writable or not supported, or the catalog's properties are not valid
-        :raises SinkError: if the catalog cannot be reached, or rows marked as deleted keep the table from being
-            replaced
+        :raises SinkError: if the catalog cannot be reached; or, with ``mode: replace``, if the number of rows is not
+            known, because rows are marked as deleted or the manifests cannot be read
         """
         version = self._version()
         if version is not None:
@@ -87,7 +87,9 @@ class IcebergSink(ChangesColumns):
         """Do nothing: the first fence creates the bookkeeping directory; see :meth:`Sink.create_bookkeeping`."""
 
     def outputs(self) -> Sequence[Output]:
-        """Return descriptions of the files of data, metadata and dead letters; empty if there is no table.
+        """Return the directories into which the sink writes data, metadata and dead letters; empty without a table.
+
+        Dead letters are included only if their store is the sink.
 
         See :class:`NamesOutputs`.
         """
@@ -126,6 +128,8 @@ class IcebergSink(ChangesColumns):
 
     def claims(self) -> Claims:
         """Return this ledger's fence, all ledgers with a fence for the pipeline, the table's UUID, and signs of loss.
+
+        These signs show that rows or receipts are gone. All are empty if there is no table.
 
         See :meth:`Sink.claims`.
         """

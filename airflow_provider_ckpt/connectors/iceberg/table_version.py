@@ -1,4 +1,4 @@
-"""An Iceberg table at one version, and commits on it: one attempt each, and always with a snapshot.
+"""Read an Iceberg table at one version, and commit the next one: a commit is tried once, and always makes a snapshot.
 
 A catalog accepts a commit if the table's newest snapshot is still the one on which the commit was prepared, even if
 other things, such as properties, have changed in the table. So every commit of this sink, including the fence's,
@@ -73,7 +73,7 @@ class IcebergVersion(ReplaceableVersion, AlterableVersion):
 
     @property
     def target(self) -> str:
-        """The table's UUID."""
+        """Identity of the table: its UUID, which changes if the table is dropped and created again."""
         return str(self.table.metadata.table_uuid)
 
     @property
@@ -93,7 +93,8 @@ class IcebergVersion(ReplaceableVersion, AlterableVersion):
         Expiry removes the oldest ancestors of a snapshot, and some programs then treat the oldest remaining one as the
         first of all. So if all remaining ancestors are newer than ``since``, a rollback cannot be detected.
 
-        :param since: number of a version; only a rollback to a version before it is reported; 0 if none is known
+        :param since: number of the version that the pipeline knows; a rollback is reported only if it brought back an
+            older one; 0 if the pipeline knows none, so that no rollback is reported
         :return: None if there was no such rollback; 0 if the table has no snapshot any more
         """
         if not since:

@@ -37,7 +37,7 @@ _TIME_OVERFLOW = "22008"
 
 
 class IcebergWriter(TableWriter[IcebergVersion]):
-    """Writer that stages each batch as Parquet files of an Iceberg table, one for each partition.
+    """Writer that stages each batch as Parquet files of an Iceberg table, one for each table partition of its rows.
 
     :param pipeline: ``sink.table`` names the table
     :param connection: the Airflow connection of the catalog

@@ -32,8 +32,8 @@ def require_connection(connection: Connection | None) -> Connection:
     """Return the source's connection, after checking that it is usable.
 
     :param connection: the Airflow connection of the source; None if the pipeline names none
-    :raises ConfigError: if there is no connection, it has another type or no URL, its URL includes a secret, or a
-        parameter could make the driver load code
+    :raises ConfigError: if there is no connection, its type is neither ``jdbc`` nor ``generic``, it has no JDBC URL,
+        the URL includes a secret, or a parameter could make the driver load code
     """
     if connection is None:
         raise ConfigError("the jdbc source has no connection.", hint="Name an Airflow connection in source.connection.")
@@ -237,7 +237,10 @@ class Database:
 
 
 def to_exception(info: ErrorInfo) -> SourceError:
-    """Return a :class:`SourceError` with the same message, SQLSTATE and classification as an error information."""
+    """Return the exception for an error that is given as data, with its message, SQLSTATE and classification.
+
+    The classification tells whether a retry can help, and whether the source as a whole failed.
+    """
     return SourceError(info.message, sqlstate=info.sqlstate, recoverable=info.recoverable, is_outage=info.is_outage)
 
 

@@ -50,10 +50,10 @@ _IDENTIFIED_TYPES = {
         ]
     ),
 }
-"""Names of the types that no other type shares its code in java.sql.Types with, by product.
+"""For each product, the names of the types that have a code in java.sql.Types for themselves.
 
-Columns of all other types of such a product are read as text. In a product that is not listed, only columns of
-:data:`_UNIDENTIFIED_TYPES` are.
+Columns of all other types of the product are read as text, because the code does not tell which type they have. In a
+product that is not listed here, only columns of the types in :data:`_UNIDENTIFIED_TYPES` are read as text.
 """
 
 _UNIDENTIFIED_TYPES = {"H2": frozenset({"UUID", "JSON", "GEOMETRY"})}
@@ -109,7 +109,7 @@ class Dialect:
         return ".".join(self.quote(part) for part in split_name(name))
 
     def column(self, column: DriverColumn) -> Column:
-        """Return the description of a column as Spark reads it, given the driver's description."""
+        """Return the description of a column for Spark, such as its Spark SQL type, from the driver's description."""
         known, unknown = _IDENTIFIED_TYPES.get(self.product), _UNIDENTIFIED_TYPES.get(self.product, frozenset())
         foreign = column.type in unknown or (known is not None and column.type not in known)
         return to_spark_column(column, text_only=foreign, zoned=column.type == "timestamptz")

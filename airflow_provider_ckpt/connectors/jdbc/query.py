@@ -27,8 +27,8 @@ CURSOR_ALIAS = "ckpt_at"
 class ReadQuery:
     """Description of the query by which Spark reads a batch.
 
-    :param query: a subquery for Spark's option ``dbtable``, without the condition; it names the columns ``ckpt_0``,
-        ``ckpt_1`` … in the order of ``columns``, and the cursor ``ckpt_at``, so that names cannot clash
+    :param query: a subquery for Spark's option ``dbtable``, without the condition ``where``; it names the columns
+        ``ckpt_0``, ``ckpt_1`` … in the order of ``columns``, and the cursor ``ckpt_at``, so that names cannot clash
     :param columns: for each column: name, Spark SQL type in the batch, and Spark SQL type that is requested from the
         driver
     :param kind: type of the cursor
@@ -60,9 +60,9 @@ class ReadQuery:
 
 
 def table_query(table: Table) -> ReadQuery:
-    """Return the description that all batches of a table share; its query returns no row.
+    """Return the description that all batches of a table share, with a condition that no row fulfils.
 
-    The caller sets ``where`` for each batch.
+    The caller replaces the condition (``where``) for each batch.
 
     :param table: the table
     """

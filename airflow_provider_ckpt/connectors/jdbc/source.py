@@ -1,4 +1,4 @@
-"""Planning side of the jdbc source: one table, ordered by a cursor column, as one partition.
+"""Plan the batches of the jdbc source: one table, ordered by a cursor column, is its only partition.
 
 JDBC does not show which transactions are running, so a bound is never certain to be closed. The source takes the
 greatest cursor value and waits ``close_wait``. A row that is committed later than ``close_wait`` after it got its
@@ -43,7 +43,8 @@ _WESTERNMOST_SECONDS = 12 * 3600
 
 
 _MAX_FULL_DIGEST = 1_000
-"""Greatest number of rows in a range whose digest has sums of positions; that of a larger range has only a count."""
+"""Greatest number of rows in a range whose digest tells their positions, as sums; with more rows it has only a count.
+"""
 
 _AGED_BOUND = "stood"
 """Key in the partition's state (:attr:`.Plan.states`) of the newest bound that a planning has used."""
@@ -125,9 +126,10 @@ class JdbcSource:
         return True
 
     def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[PositionDigest] | None:  # noqa: ARG002
-        """Return one digest for each range, computed from the positions of the rows that are visible now.
+        """Return one digest for each range: number and sums of the positions of the rows that are visible now.
 
-        For a range with over 1000 rows, the digest has only their count. See :meth:`Source.digests`.
+        A digest that differs from an earlier one shows that rows have appeared or gone. For a range with over 1000
+        rows, it has only their number. See :meth:`Source.digests`.
         """
         table = self._table()
         return [self._digest(table, span) for span in ranges]

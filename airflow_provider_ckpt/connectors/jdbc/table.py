@@ -1,4 +1,4 @@
-"""The table of a jdbc source: its description, and the queries that planning sends, such as counts of rows."""
+"""Describe the table of a jdbc source, and run the queries that planning needs, such as counts of rows."""
 
 from __future__ import annotations
 
@@ -108,10 +108,10 @@ class Table:
             )
 
     def identity(self) -> str:
-        """Return a text that identifies the table, and that changes if the table is recreated under the same name.
+        """Return a text that identifies the table.
 
-        In a database other than PostgreSQL it does not change, since it consists of the product, the catalog and the
-        table's name.
+        In PostgreSQL, it changes if the table is recreated under the same name. In another database it does not,
+        since it consists of the product, the catalog and the table's name.
         """
         query = self.dialect.identity(self.sql)
         if query is None:

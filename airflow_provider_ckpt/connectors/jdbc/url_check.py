@@ -21,7 +21,10 @@ _IN_URL = re.compile(_NAME + r"([^;&?,()]*+)")
 _WITH_COMMAS = re.compile(_NAME + r"([^;&?()]*+)")
 """Pattern of a parameter in a URL whose value may contain commas; with :data:`_IN_URL`, a comma ends the value."""
 _QUERY_WITH_COMMAS = frozenset({"postgresql", "mysql", "mariadb"})
-"""Kinds of URL that separate the parameters after the question mark only by ``&``."""
+"""Kinds of URL (the word after ``jdbc:``) that separate the parameters after the question mark only by ``&``.
+
+So their values may contain commas.
+"""
 _SECRET = re.compile(
     r"pass|pwd|secret|token|credential|jaas|signature|\bpin\b|(?:^|[._-])key$|(?:api|private|account)_?key"
 )
@@ -34,7 +37,11 @@ _LOGIN = re.compile(r"//[^/@?;(]*:[^/@?;]*@|^jdbc:oracle:\w+:[^@]*/[^@]+@")
 _HIDDEN = "***"
 _WORDS = frozenset({"true", "false", "require", "prefer", "allow", "disable", "none"})
 _MIN_HIDDEN_LENGTH = 4
-"""Minimum length of a value that is hidden wherever it occurs; a shorter value would match parts of other words."""
+"""Minimum length of a parameter's value that messages hide wherever it occurs.
+
+A shorter value would match parts of other words, so it is hidden only after its parameter's name, if that suggests a
+secret.
+"""
 
 _POSTGRESQL = """
     adaptivefetch adaptivefetchmaximum adaptivefetchminimum allowencodingchanges applicationname
@@ -185,7 +192,7 @@ _SWITCHES = """
     trace_level_system_out traceprotocol ultradevhack useusageadvisor
 """
 _OFF = frozenset({"false", "0", "off", "no"})
-"""Values that turn a switch off; no other value is accepted for a dangerous switch."""
+"""Values that turn a switch off; a dangerous switch, such as ``allowLoadLocalInfile``, is accepted only with these."""
 
 _HARMLESS = frozenset(word for words in _ACCEPTED_PARAMETERS.values() for word in words if not _SECRET.search(word)) | {
     "charset", "compression", "database", "db", "port", "role", "schema", "timeout", "user", "username", "warehouse"
@@ -238,8 +245,9 @@ def _accepted(kind: str, name: str, value: str, *, in_descriptor: bool) -> bool:
 def without_secrets(connection: Connection, text: str) -> str:
     """Return a text in which ``***`` replaces the secrets of a connection.
 
-    The secrets are the connection's password, and the values of all its parameters that are not known to be harmless.
-    Values of other parameters in the text are replaced, too, if their names suggest a secret.
+    The secrets are the connection's password, and the values of all its parameters that are not known to be harmless,
+    except for very short values and words such as ``true``. The value of any other parameter in the text is replaced,
+    too, if the parameter's name suggests a secret.
 
     :param connection: the connection
     :param text: any text, such as a driver's error message

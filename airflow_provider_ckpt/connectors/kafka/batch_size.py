@@ -26,7 +26,7 @@ def choose_batch_records(connection: Connection, pipeline: str, topic: str, numb
     :param topic: the topic's name
     :param number: number of the partition to sample
     :param start: the first offset to sample
-    :return: between 1 and :data:`MAX_RECORDS`; the latter also if no message arrives in time
+    :return: between 1 and :data:`MAX_RECORDS`; :data:`MAX_RECORDS` if no message arrives in time
     """
     width = _mean_message_bytes(connection, pipeline, topic, number, start)
     return max(1, min(MAX_RECORDS, round(TARGET_BYTES / width))) if width else MAX_RECORDS

@@ -91,7 +91,8 @@ def require_connection(connection: Connection | None, what: str) -> Connection:
 
     :param connection: the connection, or None if the pipeline names none
     :param what: section of the pipeline's declaration that names the connection, such as ``source``
-    :raises ConfigError: if there is no connection, it has another type, or it has a setting that is not allowed
+    :raises ConfigError: if there is no connection, or it has another type, names no broker, or has a setting that is
+        not allowed
     """
     if connection is None:
         raise ConfigError(
@@ -186,8 +187,8 @@ def answer_timeout(connection: Connection) -> float:
 def to_error_info(error: KafkaError, kind: ErrorType, operation: str, connection: Connection) -> ErrorInfo:
     """Convert an error of the Kafka client or broker to error information (semantics, section 7).
 
-    If a producer reports the error, a refused record gets the type ``Serialization``, and a fenced producer ``Fenced``.
-    Any other error gets the type ``kind``.
+    A producer's error gets the type ``Serialization`` if a record was refused, and ``Fenced`` if the producer is
+    fenced. Any other error gets the type ``kind``.
 
     :param error: the error
     :param kind: ``KafkaConsumer`` or ``KafkaProducer``, the client that reported the error

@@ -33,7 +33,7 @@ def read_committed(
 
     :param connection: connection to the topic's cluster
     :param topic: the topic's name
-    :param ends: end offset of each partition, by partition number
+    :param ends: offset up to which each partition is read, by partition number; messages that follow may be yielded too
     :param seconds: maximum time in seconds without a new message; an open transaction can cause such a wait
     :param operation: the operation for which the topic is read, for error messages
     :raises KafkaProducerError: if no message arrives for that time, or the broker cannot be reached

@@ -47,7 +47,8 @@ class DeadLetterReader:
     ) -> Mapping[AttemptKey, list[StoredDeadLetter]]:
         """Return the dead letters of the given attempts, in order of their positions.
 
-        An attempt without dead letters in the topic is left out. A forged or malformed one is ignored with a warning.
+        An attempt without dead letters in the topic is left out. A forged or malformed dead letter is ignored, and a
+        warning counts them.
 
         :param wanted: the attempts, each with the secret that signs its dead letters; None if they are not signed
         :param ends: end offset of each partition of the topic
@@ -90,7 +91,7 @@ class DeadLetterReader:
         """Add a message to the dead letters found so far, if it is a dead letter of one of the wanted attempts.
 
         :param message: the message
-        :param wanted: the attempts, each with the secret that signs its dead letters
+        :param wanted: the attempts, each with the secret that signs its dead letters; None if they are not signed
         :param found: the dead letters found so far, by attempt and by their number in it
         :raises ValueError: if the message has the header of a dead letter, but is not a valid dead letter
         """

@@ -72,9 +72,9 @@ class KafkaDeadLetterStore:
         self._producer: Producer | None = None
 
     def check(self) -> None:
-        """Create the topic if it is missing; raise ConfigError if it is unsuitable or serves another purpose too.
+        """Create the topic if it is missing; raise ConfigError if it is compacted or serves another purpose too.
 
-        The source or the sink may not use the same topic. See :meth:`DeadLetterStore.check`.
+        It may be neither the topic of the source or sink, nor a receipts topic. See :meth:`DeadLetterStore.check`.
         """
         for part, where in ((self._pipeline.source, "source"), (self._pipeline.sink, "sink")):
             if isinstance(part, KafkaSourceSection | KafkaSinkSection) and part.topic == self._queue.topic:

@@ -76,7 +76,7 @@ class KafkaFence:
 
         :param epoch: the new epoch
         :param read: function that reads the receipts topic to its end and returns its content
-        :param look: function that returns first and last offsets of the target topic; None if there is no target
+        :param look: function that returns first and last offsets of the target topic; None if the topic does not exist
         :raises FencedError: if the topic contains a newer epoch
         """
         refuse_if_fenced(read(), epoch, self._context.pipeline)
@@ -90,7 +90,7 @@ class KafkaFence:
         """Write the Kafka record that stores an epoch with the target topic's offsets; records of other epochs remain.
 
         :param epoch: the epoch
-        :param ends: first and last offsets of the target topic; None if there is no target
+        :param ends: first and last offsets of the target topic; None if the topic does not exist
         """
         value = time_value(datetime.now(UTC), None if ends is None else ends.to_json())
         write_records(self._connection, self._topic, [(epoch_key(self._context.ledger, epoch), value)])

@@ -49,7 +49,7 @@ class RecordFingerprint:
         return cls(message.offset() or 0, message.timestamp()[1], checksum)
 
     def describe(self) -> str:
-        """Return the time and checksum of the record as a part of a message: ``of <time>, checksum <hex digits>``."""
+        """Return time and checksum for a message: ``of 2026-03-01T12:00:00.000+00:00, checksum 0f3a9c21``."""
         if not 0 <= self.timestamp < 253_402_300_800_000:
             return f"of time {self.timestamp} ms, checksum {self.checksum:08x}"
         at = datetime.fromtimestamp(self.timestamp / 1000, UTC).isoformat(timespec="milliseconds")
@@ -105,8 +105,8 @@ class LogContinuity:
 
         :param snapshots: snapshot of each partition, by partition number
         :param offsets: current offsets of each partition
-        :raises SourceError: if a log has lost records; the error names the partition, the evidence and the command to
-            run
+        :raises SourceError: if a log has lost records; the error names the partition, the evidence, and the command
+            with which the user can continue
         """
         due = {
             number: snapshot for number, snapshot in snapshots.items() if self._due(number, offsets[number], snapshot)

@@ -95,6 +95,8 @@ class TransactionalProducer:
     def flush(self, refused: Sized) -> None:
         """Wait until all records are acknowledged, one is refused, or the transaction timeout has passed.
 
+        It returns without an error in each of these cases.
+
         :param refused: collection to which the delivery callbacks add refused records
         """
         deadline = time.monotonic() + self._seconds

@@ -47,7 +47,8 @@ _WAIT_SECONDS = 0.05
 _ID_REQUESTS = 2
 """Maximum number of requests for the topic's id.
 
-A second request is needed after a broker has resumed, since it serves records before it knows its controller.
+A second request is needed after a broker that was paused has resumed: it serves records before it knows the cluster's
+controller, so the first request may time out.
 """
 
 _FETCH_SETTINGS = {
@@ -152,7 +153,7 @@ class KafkaReader:
             self._partition_number, self._offset, self._fetched = number, start, []
 
     def _next(self, task: BatchTask) -> pa.RecordBatch | None:
-        """Return the next messages of a batch's range; None if the offsets that were passed contain no message.
+        """Return the next messages of a batch's range; None if the offsets that were skipped contain none.
 
         The attribute ``_offset`` is set to the first offset that is not read yet.
 
@@ -196,9 +197,9 @@ class KafkaReader:
                 raise self._timeout_error(wait, reason)
 
     def _end_of_log(self, error: KafkaError | None, offset: int, task: BatchTask) -> int:
-        """Return the current end of the log if the client reports that it was reached; raise any other error.
+        """Return the offset from which to read on if an error only reports the end of the log; raise any other error.
 
-        :param error: the error that a message carries
+        :param error: the error of a message, which is never None
         :param offset: offset of that message
         :param task: the batch that is read
         :raises CkptError: if the error is not an end-of-log event

@@ -33,7 +33,7 @@ NEW_TOPIC_SETTINGS = {**REQUIRED_SETTINGS, "segment.bytes": str(16 << 20)}
 
 
 _SEAL_FIELD = "dead_letters"
-"""Field of a receipt with the secret that signs the dead letters of its attempt."""
+"""Field of a receipt with the secret that signs the dead letters of its attempt, so that none can be forged."""
 
 
 class RecordKind(StrEnum):
@@ -68,10 +68,11 @@ def receipts_topic(pipeline: str) -> str:
 def refuse_receipts_topics(named: Mapping[str, str], own: str | None, pipeline: str) -> None:
     """Raise an error if a pipeline would write rows or dead letters to a receipts topic.
 
-    A receipts topic is recognised by :data:`TOPIC_PREFIX`; as a source it is allowed.
+    A receipts topic is recognised by :data:`TOPIC_PREFIX`. It is allowed as a source, and ``own`` is allowed under any
+    key.
 
     :param named: names of the pipeline's topics, by the key of its declaration that names them
-    :param own: the pipeline's own receipts topic, if it is among ``named``, where it is allowed; else None
+    :param own: the pipeline's own receipts topic, which ``named`` contains; None if ``named`` does not contain it
     :param pipeline: the pipeline's name, for the error message
     :raises ConfigError: naming the topic
     """
@@ -215,8 +216,8 @@ class ReceiptsTopicState:
     def apply(self, key: bytes | None, value: bytes | None) -> None:
         """Apply the next record of the topic.
 
-        A record without a value deletes the epoch, transactional id or receipt with its key. Records of other ledgers
-        are ignored, except epochs. If a batch has several receipts, the first one counts.
+        A record without a value deletes the epoch, transactional id or receipt with its key, but no replay or list.
+        Records of other ledgers are ignored, except epochs. If a batch has several receipts, the first one counts.
 
         :param key: key of the record, as the functions of this module make it
         :param value: value of the record, which is not parsed; None to delete
@@ -280,7 +281,7 @@ class ReceiptsTopicState:
     def obsolete_keys(self, epoch: int) -> Iterable[bytes]:
         """Yield the keys of the records that a fence at an epoch makes obsolete.
 
-        These are the records of older epochs, and of the transactional ids that lanes of older epochs used.
+        These are the records that store older epochs, or transactional ids that lanes of older epochs used.
 
         :param epoch: epoch of the fence
         """

@@ -34,7 +34,7 @@ class Sender:
         self._refused = refused
 
     def send(self, messages: Messages, doubtful: Sequence[int]) -> None:
-        """Send all messages in order.
+        """Send all messages in order; wait while the producer's queue is full.
 
         :param messages: the messages
         :param doubtful: indexes of the messages that the broker may refuse, in order; they get a delivery callback

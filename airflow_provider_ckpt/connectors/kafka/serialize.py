@@ -45,7 +45,7 @@ def refuse_unfit_columns(columns: Sequence[tuple[str, str]], key: Sequence[str],
     :param columns: name and Spark SQL type of each column
     :param key: columns of ``sink.key``
     :param pipeline: the pipeline's name, for the error message
-    :raises ConfigError: naming the unsuitable columns
+    :raises ConfigError: naming the columns that are unsuitable, or that ``sink.key`` names and the rows lack
     """
     names = [name for name, _ in columns]
     missing = [name for name in key if name not in names]
@@ -99,7 +99,7 @@ class Messages:
 
 
 def to_messages(rows: pa.Table, key: Sequence[str]) -> Messages:
-    """Convert rows to messages.
+    """Convert rows to messages, in the same order: to JSON objects, unless the rows have the columns of a message.
 
     :param rows: the column :data:`~airflow_provider_ckpt.connectors.sink_protocol.ROW_NUMBER`, then the rows' columns
     :param key: columns of ``sink.key``: the value of a single column is the key; several columns make a JSON object

@@ -126,9 +126,12 @@ class KafkaSink:
         return Claims(state.highest_epoch, state.ledgers, identity, lost)
 
     def store_target_snapshot(self, epoch: int) -> None:
-        """Store the target topic's first and last offsets with the epoch; see :class:`SinkWithTargetSnapshot`.
+        """Store the target topic's first and last offsets in the receipts topic; see :class:`SinkWithTargetSnapshot`.
 
-        If the target has lost records, nothing is written, so that the next run detects the loss.
+        Nothing is written if a newer epoch is there, or if the target has lost records: the next run then detects the
+        loss.
+
+        :param epoch: epoch of the run, with which the offsets are stored
         """
         target = self._topics_client().find(self._name)
         if target is None or not self._receipts_topic():
@@ -145,7 +148,10 @@ class KafkaSink:
             self._fence.write_epoch(epoch, ends)
 
     def fence(self, epoch: int) -> None:
-        """Write the epoch, then fence all producers of older epochs; see ``fence.py``."""
+        """Write the epoch into the receipts topic, then fence all producers of older epochs; see ``fence.py``.
+
+        :raises FencedError: if the topic contains a newer epoch
+        """
         with closing(self._receipts_reader(committed=False)) as reader:
 
             def read() -> ReceiptsTopicState:
@@ -168,7 +174,10 @@ class KafkaSink:
                 yield receipt
 
     def batches_without_receipt(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
-        """Return the given batches without a receipt in the topic; see :meth:`Sink.batches_without_receipt`."""
+        """Return those of the given batches that have no receipt in the receipts topic.
+
+        See :meth:`Sink.batches_without_receipt`.
+        """
         if not keys or not self._receipts_topic():
             return list(keys)
         with closing(self._receipts_reader(committed=True)) as reader:
@@ -176,7 +185,10 @@ class KafkaSink:
             return [key for key in keys if reader.state.receipts.get(key) is None]
 
     def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
-        """Yield the dead letters of the given attempts; the topic is read once; see :meth:`Sink.dead_letters`."""
+        """Yield the dead letters of the given attempts, after one reading of the dead letter topic.
+
+        See :meth:`Sink.dead_letters`.
+        """
         wanted = list(sources)
         queue = self._pipeline.dead_letter_queue
         topic = self._topics_client().find(queue.topic)

@@ -33,7 +33,7 @@ _LEADER_ELECTION = "FENCED_LEADER_EPOCH LEADER_NOT_AVAILABLE NOT_LEADER_FOR_PART
 _T = TypeVar("_T")
 
 _CREATION_SECONDS = 15.0
-"""Maximum time in seconds until the broker lists a topic that was created."""
+"""Maximum time in seconds until the broker lists a topic that was created; after it, the creation counts as failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class SinkTopic:
 
     @property
     def max_bytes(self) -> int:
-        """Maximum size in bytes of a batch of records, after compression."""
+        """Maximum size in bytes of one of Kafka's record batches in the topic, after compression."""
         return int(self.settings["max.message.bytes"])
 
     def number(self, setting: str) -> int:
@@ -180,7 +180,7 @@ class SinkTopicsClient:
         return self._request(f"reading the newest timestamps of topic {name}", request)
 
     def _request(self, operation: str, step: Callable[[], _T]) -> _T:
-        """Send a request; repeat it until the timeout while a partition has no leader, and convert errors.
+        """Send a request, again while a partition has no leader and the client's timeout lasts, and convert errors.
 
         :param operation: the operation, for error messages
         :param step: function that sends the request and returns its result

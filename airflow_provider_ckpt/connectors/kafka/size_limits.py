@@ -100,7 +100,7 @@ def _with_nameless_header(headers: pa.Array) -> pa.Array | None:
 
 
 def _record_bytes(messages: Messages) -> pa.Array:
-    """Return the size in bytes of each record's key, value and headers."""
+    """Return the size in bytes of each record's key, value and headers, with 10 bytes more for each header."""
     import pyarrow.compute as pc
 
     size = _byte_lengths(messages.value)

@@ -157,7 +157,10 @@ class KafkaSource:
         return False
 
     def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[PositionDigest] | None:  # noqa: ARG002
-        """Return None: records in a range that was read can only disappear, by compaction or retention."""
+        """Return None, since no late record can appear in a range that was read.
+
+        Records can only disappear from it, by compaction or retention.
+        """
         return None
 
     def positions(self, partition: str, span: Range) -> Sequence[int]:  # noqa: ARG002
@@ -167,8 +170,8 @@ class KafkaSource:
     def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:  # noqa: ARG002
         """Return the same tasks with partition number and topic id in ``detail``; see :meth:`Source.locate`.
 
-        :raises SourceError: if the log no longer contains all of a task's range; a task with the instruction ``void``
-            reads nothing and is not checked
+        :raises SourceError: if the topic was deleted and created again, or the log no longer contains all of a task's
+            range; a task with the instruction ``void`` reads nothing and is not checked
         """
         topic = self._topic_client.require_same(self._id)
         reading = [task for task in tasks if task.instruction is not Instruction.VOID]
@@ -206,7 +209,9 @@ class KafkaSource:
     def _snapshots(
         self, offsets: Mapping[int, LogOffsets], states: Mapping[str, Mapping[str, Any]]
     ) -> dict[int, LogSnapshot]:
-        """Return the log snapshots that the last planning stored in the ledger, by partition number.
+        """Return the log snapshots that the last planning stored in the ledger, by number of the partition.
+
+        A partition without a stored snapshot is left out.
 
         :param offsets: current offsets of the partitions
         :param states: values that the last planning stored in the ledger, by partition id
@@ -317,7 +322,10 @@ class KafkaSource:
             start = span.end
 
     def _choose_batch_records(self, number: int, start: int, end: int) -> int:
-        """Return the number of messages in a batch, computed once from samples of the first partition that needs it.
+        """Return the number of messages in a batch: :data:`ONE_BATCH_RECORDS` for a range that is no longer than this.
+
+        For longer ranges it is computed once, from the size of sampled messages of the first partition that needs it
+        and then used for all partitions.
 
         :param number: number of the partition
         :param start: first offset to plan

@@ -191,6 +191,7 @@ class TopicClient:
         :param batch: the batch's key, for the error message
         :param requests: maximum number of requests if the cluster does not answer in time
         :raises SourceError: if the topic was deleted and created again
+        :raises CkptError: as :meth:`describe` does
         """
         for left in reversed(range(requests)):
             try:

@@ -70,7 +70,14 @@ class KafkaWriter:
 
     @naming_batch
     def deliver(self, task: BatchTask, content: BatchContent) -> Outcome | Refused:
-        """Write a batch's rows, dead letters and receipt, unless it has a receipt; see :meth:`Writer.deliver`."""
+        """Write a batch's rows, dead letters and receipt, unless it has a receipt; see :meth:`Writer.deliver`.
+
+        :param task: the batch and its attempt
+        :param content: the batch's rows and dead letters
+        :return: the outcome: the verdict of the receipt, or ``failed`` with the error; or the errors of the rows that
+            are refused, after which nothing is committed
+        :raises FencedError: if the receipts topic contains a newer epoch
+        """
         from confluent_kafka import KafkaException
 
         queue = self._pipeline.dead_letter_queue
@@ -92,7 +99,7 @@ class KafkaWriter:
             raise
 
     def close(self) -> None:
-        """Close the connection."""
+        """Release the claim of the partition, if there is one, and close the connection."""
         self._release_claim()
         self._topics = self._target = None
 
@@ -188,7 +195,7 @@ class KafkaWriter:
         return Outcome(task.key, task.attempt, AttemptOutcome(verdict.value), receipt=receipt, dead_letters=dict(types))
 
     def _abort_and_release(self, hold: PartitionClaim) -> None:
-        """Abort the transaction and release the claim of the partition, which closes the producer.
+        """Abort the transaction, and release the claim of the partition so that its producer is closed.
 
         The producer has assigned sequence numbers to messages that were never sent, so its next transaction would fail.
 
@@ -244,7 +251,9 @@ class KafkaWriter:
         return to_error_info(error, ErrorType.KAFKA_PRODUCER, operation, self._connection)
 
     def _convert_error(self, error: KafkaException, operation: str) -> ErrorInfo:
-        """Convert an error and release the claim; if the producer may have been fenced, check for a newer epoch.
+        """Release the claim after an error of the client, close the connection, and return the error's information.
+
+        If the producer may have been fenced, the receipts topic shows by whom: by a newer run, or by another lane.
 
         :param error: the client's exception
         :param operation: the operation that failed, for the message

@@ -1,1 +1,1 @@
-"""PostgreSQL source and sink: rows by binary COPY through ADBC, each batch and its receipt in one transaction."""
+"""PostgreSQL connector: it moves rows by binary COPY through ADBC, and commits each batch together with its receipt."""

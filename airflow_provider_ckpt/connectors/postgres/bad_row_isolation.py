@@ -138,9 +138,10 @@ class IsolatingRowWriter(RowWriter):
         return f"DO {_dollar_quoted(body)};"
 
     def _reading_failed(self, stage: str) -> str:
-        """Return PL/pgSQL that sets ``ckpt_unread`` if the current row's error comes from parsing a value of that row.
+        """Return PL/pgSQL that sets ``ckpt_unread`` if the row that was just refused has a value that does not parse.
 
-        An error of the same SQLSTATE that a trigger of the target raises does not set it.
+        The row is then left out as bad. An error of the same SQLSTATE that a trigger of the target raises does not set
+        the variable, and fails the statement.
 
         :param stage: name of the temporary table that holds the batch's rows
         """
@@ -158,9 +159,9 @@ class IsolatingRowWriter(RowWriter):
         return "".join(tried)
 
     def _find_bad_column(self, stage: str) -> str:
-        """Return PL/pgSQL that stores in ``ckpt_field`` the name of the column that causes the current row's error.
+        """Return PL/pgSQL that stores in ``ckpt_field`` the name of the column for which the target refused a row.
 
-        Return an empty text if error messages may show values, since they need no column name then.
+        Return an empty text if error messages may show values: the server's message then stands as it is.
 
         :param stage: name of the temporary table that holds the batch's rows
         """
@@ -179,8 +180,9 @@ class IsolatingRowWriter(RowWriter):
         )
 
     def _counted(self, stage: str, where: str) -> str:
-        """Return PL/pgSQL that inserts some rows and adds their number to ``ckpt_added`` and ``ckpt_sent``.
+        """Return PL/pgSQL that inserts some rows, and adds to the counts ``ckpt_sent`` and ``ckpt_added``.
 
+        The first counts the rows sent, the second those that the target gained, since a trigger may add or drop rows.
         Rows of a failed INSERT are not counted, although the server's own counters include rows that were rolled back.
 
         :param stage: name of the temporary table that holds the batch's rows
@@ -240,7 +242,7 @@ def write_good_rows(
     :param rows: the rows, with the column :data:`~.sink_protocol.ROW_NUMBER`
     :param sender: writer for rows of this schema
     :param run: function that runs SQL statements in the batch's transaction
-    :param cast: whether to try first to write all rows at once, with casts by the server
+    :param cast: whether to try first to write all rows at once, with casts by the server (:meth:`RowWriter.write_cast`)
     :return: errors of the refused rows, by row number
     :raises adbc_driver_manager.Error: if the server reports an error that no single row causes
     """

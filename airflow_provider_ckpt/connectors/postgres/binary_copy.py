@@ -152,7 +152,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
 
 
 def _binary_encoder(column: Column, kind: pa.DataType) -> Encoder | None:
-    """Return the encoder into the binary form of the target column's type; None if no such encoder is without loss.
+    """Return the encoder into the binary form of the target column's type; None if there is none without loss.
 
     :param column: the target column
     :param kind: Arrow type of the values

@@ -40,7 +40,10 @@ _REFUSED_LOGIN = re.compile(
 )
 _DRIVER_NOISE = re.compile(r"^[A-Z_]+: |\[libpq\] |(?:PGRES_FATAL_ERROR )|\. SQLSTATE: \w{5}$")
 _QUOTED_VALUE = re.compile(r'"(?:.*"|.*)|0x[0-9a-f]{2}(?: 0x[0-9a-f]{2})*', re.DOTALL)
-"""Pattern of a quoted value in a message, which may contain quotes or be truncated, or of bytes in hexadecimal."""
+"""Pattern of a value in a message: in double quotes, or bytes in hexadecimal.
+
+A quoted value may itself contain quotes, and may be truncated, so that the closing quote is missing.
+"""
 _SERVER_MESSAGE = re.compile(r"(?:ERROR|FATAL|PANIC):  (.+)", re.DOTALL)
 
 
@@ -86,7 +89,7 @@ def conninfo(connection: Connection, application: str, settings: dict[str, str] 
 
     :param connection: the Airflow connection
     :param application: application_name of the session, truncated to the server's 63 bytes
-    :param settings: session settings by name, in addition to :data:`_SESSION_SETTINGS`
+    :param settings: session settings by name, which are added to :data:`_SESSION_SETTINGS`; None for no others
     """
     extra = {key: str(value) for key, value in connection.extra.items() if key in _LIBPQ_KEYS}
     session = {**_SESSION_SETTINGS, **(settings or {})}
@@ -265,8 +268,9 @@ def error_info(error: Exception, kind: ErrorType, operation: str = "", *, lost: 
     The error is recoverable if the connection was lost, or if the SQLSTATE stands for a transient error.
 
     :param error: the driver's exception
-    :param kind: error type: ``Source`` or ``Sink``
-    :param operation: description of the interrupted operation, with which the message begins
+    :param kind: error type, such as ``Source`` or ``Sink``
+    :param operation: description of the interrupted operation, with which the message begins, such as ``exporting a
+        snapshot of orders``; empty for none
     :param lost: whether the connection was lost, so that the result of its last statement is unknown
     """
     state = sqlstate_of(error)

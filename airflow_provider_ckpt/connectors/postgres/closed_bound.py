@@ -35,8 +35,8 @@ WHERE l.locktype = 'virtualxid' AND l.pid <> pg_catalog.pg_backend_pid() AND a.d
 """
 """Query of the virtual ids of running transactions of other sessions in this database.
 
-An ordinary user sees only the database and user of another user's session, so autovacuum is recognised by its absent
-user.
+Autovacuum, parallel workers and WAL senders are left out. An ordinary user does not see the type of another user's
+session, only its database and user, so autovacuum is also recognised by its absent user.
 """
 
 _PREPARED = """
@@ -75,6 +75,9 @@ class CandidateBound:
 
     def without_ended(self, virtual: frozenset[str], prepared: frozenset[str]) -> CandidateBound:
         """Return the candidate without the transactions that have ended.
+
+        If one of :attr:`virtual` has vanished, the transactions that were prepared meanwhile are added, since it may be
+        one of them.
 
         :param virtual: virtual ids of the transactions that are running now; must be read before ``prepared``
         :param prepared: ids of the transactions that are prepared now
@@ -199,11 +202,11 @@ def candidate_position(fetch: Fetch, table: Table, cursor: str, greatest: int | 
 
 
 def _earliest_next(fetch: Fetch, kind: CursorKind, precision: int) -> tuple[int, int] | None:
-    """Return the smallest position that a row inserted now can get, and a distance of positions.
+    """Return the smallest position that a row inserted now can get, and the distance up to which it matters.
 
-    The distance is twice the resolution of the cursor's type, such as two days for a ``date``. Rows inserted now can
-    share the greatest cursor value only if it is at most this far from the smallest position. A time without time zone
-    is taken as UTC. Return None if the cursor is an integer, or its type has a resolution of a microsecond.
+    The distance is twice the resolution of the cursor's type, such as two days for a ``date``. If the greatest cursor
+    value is farther away from the smallest position than this, no row inserted now can share it. A time without time
+    zone is taken as UTC. Return None if the cursor is an integer, or its type has a resolution of a microsecond.
 
     :param fetch: runs a query on the source database and returns its rows
     :param kind: type of the cursor

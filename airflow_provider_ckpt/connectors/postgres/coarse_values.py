@@ -39,7 +39,7 @@ _EVALUABLE = frozenset({
 # fmt: on
 """Names that may stand before a parenthesis in a column default that the server is asked to evaluate.
 
-The functions among them have short results and change nothing.
+The functions among them change nothing and have short results, so that evaluating the default does no harm.
 """
 
 _GRANULARITIES = (MICROSECONDS_A_DAY, 3_600_000_000, 60_000_000, 1_000_000, 1_000)
@@ -106,7 +106,7 @@ def _is_coarse_number(assignment: CursorAssignment) -> bool:
 
 
 def _granularity(text: str, *, entire: bool = True) -> int:
-    """Return the number of microseconds to which an SQL expression rounds a time, by its text; 1 if it does not.
+    """Return to how many microseconds an SQL expression rounds a time, judging by its text; 1 if it does not round.
 
     :param text: the expression
     :param entire: whether a conversion to an integer number of seconds since 1970 counts as rounding to seconds

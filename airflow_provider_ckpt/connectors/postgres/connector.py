@@ -36,7 +36,8 @@ class PostgresSourceSection(FullSourceSection):
         ``mode: full``
     :param key: the columns that identify a record, if any; they distinguish rows with the same cursor
     :param columns: the columns to read; empty for all
-    :param close_wait: how long planning waits for running transactions to end
+    :param close_wait: longest time for which planning waits for the transactions to end that may still add rows below
+        its bound; if they last longer, it takes an older bound that has closed meanwhile, or plans no new rows
     :param late_rows: reaction to rows that appear, or will appear, below the checkpoint: ``refuse`` fails the run;
         ``recover`` only warns, for users who run ``airflow ckpt recover``
     :param row_security: reaction to row security policies that apply to the connection's user: ``refuse`` fails the

@@ -1,7 +1,8 @@
 """Evaluate SQL expressions of constants on the server, if they call only harmless functions and yield a short text.
 
-The expressions come from code of the source database, such as the argument of ``nextval`` in a trigger. An expression
-that calls another function, or whose value could be longer than 16 Mi characters, is not evaluated: its value is None.
+The expressions come from code of the source database, such as the argument of ``nextval`` in a trigger. Harmless are
+``format``, ``concat``, ``lower`` and other functions on texts, and ``pg_get_serial_sequence``. An expression that calls
+another function, or whose value could be longer than 16 Mi characters, is not evaluated: its value is None.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ _EVALUABLE = re.compile(
 """Pattern of an expression that the server may evaluate, after the content of its string constants has been removed."""
 
 _TO_CLASS = re.compile(rf"({_STRING.pattern})|::(?:pg_catalog\.)?regclass\b", re.IGNORECASE)
-"""Pattern of a string constant, or of a cast to ``regclass``, the type of the name of a relation."""
+"""Pattern of a string constant, which is kept, or of a cast to ``regclass`` outside of constants, which is replaced.
+
+``regclass`` is the type of the name of a relation.
+"""
 
 _TEXT_CALL = re.compile(r"pg_catalog\.\w++\(")
 _FORMAT = re.compile(
@@ -42,7 +46,10 @@ _FORMAT = re.compile(
     rf"|pg_catalog\.format\((\s*+({_STRING.pattern})(?:::(?:pg_catalog\.)?(?:text|varchar)\b)?+\s*+[,)])?",
     re.IGNORECASE,
 )
-"""Pattern of a string constant, or of a call of ``format``, with its template if that is a constant."""
+"""Pattern of a string constant, which is passed over, or of a call of ``format``.
+
+A call is found with its template, if that is a constant.
+"""
 
 _WIDTH = re.compile(r"%(?:[0-9]++\$)?-*+(?:\*|[0-9]{3})")
 """Pattern of a field width, in a template of ``format``, that is taken from an argument or has more than two digits."""
@@ -83,11 +90,13 @@ def evaluate_constants(fetch: Fetch, argument: str) -> str | None:
 
 
 def _is_bounded(expression: str) -> bool:
-    """Return whether no part of an expression of constants can become long when it is evaluated.
+    """Return whether no part of an expression of constants can exceed :data:`_MAX_VALUE` when it is evaluated.
 
-    A width in a template of ``format`` makes a text of any length, so templates must be constants with small widths.
-    Each call can repeat an argument as often as there are ``%`` or commas, and doubles the quotes in it.
-    A backslash can hide the end of a constant if ``standard_conforming_strings`` is off.
+    The length is estimated from above: the expression's own length, multiplied for each call, since a call can repeat
+    an argument as often as there are ``%`` or commas, and double the quotes in it. The result is False without an
+    estimate if a template of ``format`` is no constant or has a width of more than two digits, which could make a text
+    of any length; or if there is a backslash, which can hide the end of a constant if ``standard_conforming_strings``
+    is off.
     """
     templates = [found[2] for found in _FORMAT.finditer(expression) if not found[0].startswith("'")]
     if "\\" in expression or any(template is None or _WIDTH.search(template) for template in templates):

@@ -25,10 +25,13 @@ from airflow_provider_ckpt.connectors.postgres.sql_code import (
 from airflow_provider_ckpt.connectors.postgres.table import Fetch
 
 _MAX_CODE = 256 * 1024
-"""Greatest length of a default's or function's code that is parsed, in characters."""
+"""Greatest length of a default's or function's code that is parsed, in characters.
+
+For longer code it is not known which values it may give the cursor (:attr:`.CursorAssignment.unreadable`).
+"""
 
 _MAX_CALLED = 4 * _MAX_CODE
-"""Greatest total length of the functions that one default or trigger calls, in characters."""
+"""Greatest total length of the functions that one default or trigger calls, in characters; see :data:`_MAX_CODE`."""
 
 _DEFAULTS = """
 WITH RECURSIVE cursor (oid, number) AS (SELECT * FROM unnest({0}::oid[], {1}::int[])), typed (oid) AS (
@@ -66,10 +69,13 @@ JOIN pg_catalog.pg_language l ON l.oid = p.prolang
 WHERE p.proname = ANY ({{0}}::text[]) AND n.nspname NOT IN ('pg_catalog', 'information_schema')
 """
 _MAX_DEPTH = 5
-"""Greatest depth of nested function calls to which called functions are read."""
+"""Greatest depth of nested function calls to which called functions are read; deeper ones are ignored."""
 
 _MAX_EVALUATIONS = 100
-"""Greatest number of expressions of constants that are evaluated for one default or trigger."""
+"""Greatest number of expressions of constants that are evaluated for one default or trigger.
+
+The values of further ones count as unknown.
+"""
 
 _MAX_QUOTED = 200
 """Greatest length of code that a message quotes, in characters."""
@@ -225,7 +231,7 @@ def _trigger_code(
 
 
 def _with_sequences(fetch: Fetch, assignment: CursorAssignment, passed: Sequence[str]) -> CursorAssignment:
-    """Return an assignment with the sequences that its code names, or with the reason why they cannot be known.
+    """Return an assignment with the sequences that its code names added or, if they cannot be known, the reason.
 
     :param fetch: runs a query on the source database and returns its rows
     :param assignment: the code that fills the cursor

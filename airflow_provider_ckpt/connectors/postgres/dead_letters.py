@@ -121,5 +121,5 @@ def headers_json(dead_letter: DeadLetter) -> str:
 
 
 def to_storable_text(text: str) -> str:
-    """Return the text with NUL characters and unpaired surrogates replaced, since PostgreSQL cannot store them."""
+    """Return the text with U+FFFD for NUL and ``?`` for unpaired surrogates, which PostgreSQL cannot store."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()

@@ -67,7 +67,7 @@ def refuse_undurable_target(fetch: Fetch, table: Table, pipeline: Pipeline) -> N
     :param fetch: runs a query and returns its rows
     :param table: the target
     :param pipeline: the pipeline
-    :raises ConfigError: with the names of the tables and the statements that make them durable
+    :raises ConfigError: with the names of the tables, and how to make them durable
     """
     if pipeline.delivery == "at_most_once":
         return
@@ -99,7 +99,7 @@ def refuse_unlogged_tables(fetch: Fetch, schema: str, tables: Sequence[str], pip
     :param schema: schema of the tables
     :param tables: names of the tables; tables that do not exist are ignored
     :param pipeline: the pipeline's name, for the message
-    :raises ConfigError: with the names of the tables and the statements that make them durable
+    :raises ConfigError: with the names of the tables, and how to make them durable
     """
     names = [f"{quote(schema)}.{quote(name)}" for (name,) in fetch(_UNLOGGED_IN_SCHEMA, [schema, list(tables)])]
     if names:

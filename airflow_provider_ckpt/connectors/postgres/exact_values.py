@@ -1,4 +1,4 @@
-"""SQL that fails for a value that its column would silently round or truncate."""
+"""Generate SQL that fails for a value that its column would silently round or truncate."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MISFIT_PREFIX = "ckpt: "
-"""Start of the error message about a value that its column cannot store without loss.
+"""Start of the package's part of an error message about a value that its column cannot store without loss.
 
-The server adds its own text before it.
+The server's own text precedes it: ``invalid input syntax for type integer: "ckpt: column …``.
 """
 
 _TIME = "'[0-9]\\s*([+-][0-9]|(?![ap]m)[a-z])'"
-"""Pattern (SQL) of a text for ``time`` that also has a time zone or a day."""
+"""Pattern (SQL) of a text for ``time`` that also has a time zone or a day, such as ``12:00+02``."""
 
 _TIMESTAMP = "':[0-9]{2}([.][0-9]+)?\\s*([+-][0-9]|(?![ap]m|bc)[a-z])'"
-"""Pattern (SQL) of a text for ``timestamp`` that also has a time zone."""
+"""Pattern (SQL) of a text for ``timestamp`` that also has a time zone, such as ``2026-01-31 12:00+02``."""
 
 _FRACTION = "'[.][0-9]{6}[0-9]*[1-9]'"
 """Pattern (SQL) of a fraction of a second with digits beyond microseconds."""
@@ -40,7 +40,10 @@ _LOST_WORDS = {
     "tsmultirange": [_TIMESTAMP, _FRACTION],
     **{kind: [_FRACTION] for kind in ("timetz", "timestamptz", "tstzrange", "tstzmultirange", "interval")},
 }
-"""Regular expressions (SQL), by type, for the parts of a text that the type accepts but does not store."""
+"""By type, regular expressions (SQL) for what the type accepts in a text but does not store.
+
+For example ``:`` for ``date``, which drops the time of day of ``2026-01-31 12:00``.
+"""
 
 _NUMBERS = frozenset({"float4", "float8", "oid", "xid", "xid8", "cid"})
 """Numeric types whose input function rounds values or lets them wrap around."""
@@ -53,13 +56,13 @@ MAX_NAME_BYTES = 63
 """Greatest length of a value of type ``name``, in bytes."""
 
 _SHOWN_CHARACTERS = 200
-"""Number of characters of the value that the error message shows."""
+"""Maximum number of characters of the value that the error message shows."""
 
 _MICROSECOND_DIGITS = 6
 
 
 def exact_value_sql(column: Column, value: str, given: str) -> str:
-    """Return an SQL expression of a value that fails if the column cannot store all of the value.
+    """Return an SQL expression that yields a value, or fails if the column cannot store all of the value.
 
     The error message then contains :data:`MISFIT_PREFIX`.
 

@@ -21,7 +21,7 @@ _LOCK_TIMEOUT_MS = 2000
 """Time for which raising the fence waits for older transactions before it ends their sessions, in milliseconds."""
 
 _FENCE_SECONDS = 60.0
-"""Time for which raising the fence is retried, in seconds."""
+"""Time for which raising the fence is retried, in seconds; then it fails with an error."""
 
 _END_OLDER_SESSIONS = """
 SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity

@@ -1,4 +1,4 @@
-"""Read ranges of pages of a PostgreSQL table into Arrow, under the snapshot of a refresh; runs in a lane."""
+"""Read, in a lane, ranges of pages of a PostgreSQL table into Arrow, all under the snapshot of a refresh."""
 
 from __future__ import annotations
 

@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 
 _SETTINGS = {"default_transaction_read_only": "on"}
 _SNAPSHOT_SETTINGS = {**_SETTINGS, "idle_in_transaction_session_timeout": "0", "statement_timeout": "0"}
-"""Settings of the session that exports the snapshot, whose transaction is idle while lanes read."""
+"""Settings of the session that exports the snapshot: no timeout ends its transaction, which is idle while lanes read.
+"""
 
 _READABLE = """
 SELECT pg_catalog.has_table_privilege({0}::oid, 'SELECT'),
@@ -75,7 +76,11 @@ class PostgresFullSource(WholeTableSource, SourceSession):
         self._snapshot: str | None = None
 
     def check(self) -> None:
-        """Raise ConfigError if the table or its columns are unsuitable; see :meth:`Source.check`."""
+        """Raise ConfigError if the table cannot be read page by page, or a column is unsuitable.
+
+        The table must not be a view or have partitions or children, and this user must have the right to read all of
+        it; row level security may hide rows only if the pipeline allows that. See :meth:`Source.check`.
+        """
         with self._session() as fetch:
             table = self._table(fetch)
             self._columns(table)
@@ -129,7 +134,10 @@ class PostgresFullSource(WholeTableSource, SourceSession):
         return snapshot == self._snapshot
 
     def plan(self, request: PlanRequest) -> Plan:
-        """Split ranges of pages into batches; see :meth:`Source.plan`. A range without an end gets no batches."""
+        """Split ranges of pages into batches; see :meth:`Source.plan`.
+
+        A range without an end gets no batches, since a refresh plans only the pages that its snapshot has.
+        """
         batches: list[PlannedBatch] = []
         left = request.max_records
         with self._session() as fetch:
@@ -151,7 +159,7 @@ class PostgresFullSource(WholeTableSource, SourceSession):
         return Plan(batches)
 
     def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:  # noqa: ARG002
-        """Return the same tasks with the snapshot's id and the table's oid added to ``detail``.
+        """Return the same tasks, each with the snapshot's id and the table's oid in its ``detail``, for the reader.
 
         :param tasks: batches to read
         :param files: not used

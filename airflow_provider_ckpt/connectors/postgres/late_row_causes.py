@@ -1,7 +1,8 @@
 """Find causes of late rows: properties of a table by which new rows could get smaller cursor values than rows read.
 
-Causes are sequences that cycle or count down, clocks that are rounded, and replication. No plan would read such rows,
-so each cause is reported by name before anything is sent. Rows that have appeared late are found by
+Causes are, for example, sequences that cycle, count down or give each session several values at a time, clocks that are
+rounded, and replication. A plan reads only greater values than the plans before it, so it would miss such rows.
+Therefore each cause is reported by name before anything is sent. Rows that have appeared late are found by
 ``late_row_detection.py``.
 """
 
@@ -53,8 +54,8 @@ WHERE r.srrelid = ANY ({0}::oid[])
 class LateRowCause(NamedTuple):
     """Reason why new rows can get smaller positions than rows that were read.
 
-    :param description: the reason, as a sentence
-    :param correction: the correction, as an imperative without a full stop
+    :param description: the reason, in whole sentences
+    :param correction: the correction, as an imperative without a full stop: ``Name a connection to the publisher``
     """
 
     description: str

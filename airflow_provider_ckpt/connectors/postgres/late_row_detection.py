@@ -2,10 +2,10 @@
 
 A row is late if it got a position below the end of the last plan after that plan was made.
 
-No later plan contains such a position, so a run that may have missed some must not succeed. First, signs of such rows
-are searched for in the catalog (a sequence behind the checkpoint, files, partitions) and in the greatest row, which is
-cheap; other rows are read only if there is a sign. A row is late if its position is below the end of the last plan and
-the last planning could not see the transaction that wrote it.
+No later plan contains such a position, so a run that may have missed such rows must not succeed. First, signs of such
+rows are searched for in the catalog (a sequence behind the checkpoint, rewritten files, added partitions) and in the
+greatest row, which is cheap; other rows are read only if there is a sign. A row is late if its position is below the
+end of the last plan and the last planning could not see the transaction that wrote it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _MAX_RANGES = 200_000
 """Greatest number of ranges that :meth:`LateRowSearch.rows` returns; if there are more, it returns None."""
 
 _MAX_COUNTED = 1000
-"""Number at which the counting of late rows stops."""
+"""Number at which the counting of late rows stops; a message then says ``1000 rows or more``."""
 
 
 class LateRowSearch:
@@ -206,7 +206,8 @@ class LateRowSearch:
         :param before: the snapshot of the source that the last planning stored
         :param above: the newest value of the sequence at that time; None if it had assigned none
         :param up_to: the greatest position to include
-        :param start: first value of the sequence
+        :param start: first value of the sequence, the smallest value to include if ``above`` is None and rows do not
+            show which transaction wrote them
         """
         span = f"{self._cursor} <= {self._value(up_to)}"
         dated = self._has_readable_xids
@@ -218,6 +219,9 @@ class LateRowSearch:
 
     def _greatest_row_signs(self, before: SourceSnapshot) -> Iterator[LateRowSign]:
         """Yield a sign if the table's greatest row is late: below the last plan's end, and written after that plan.
+
+        If rows do not show which transaction wrote them, the evidence is that the greatest position has fallen, and a
+        relation of the table has a new file, as after TRUNCATE.
 
         :param before: snapshot of the source at the last planning
         """
@@ -248,7 +252,7 @@ class LateRowSearch:
         )
 
     def _relation_signs(self, before: SourceSnapshot) -> Iterator[LateRowSign]:
-        """Yield signs of late rows in partitions and children that were added, and in relations that were rewritten.
+        """Yield signs of late rows in partitions and children that were added or attached again, or were rewritten.
 
         If a relation that the last planning knew is absent now, an added one may have replaced it, with other rows at
         the same positions.
@@ -282,13 +286,13 @@ class LateRowSearch:
     ) -> tuple[str, Origin | None]:
         """Return an SQL condition for the rows of a relation below the end of the last plan, and the relation to query.
 
-        A view may exclude some of the relation's rows, so the view itself is queried. The condition is an empty text if
-        the relation's rows cannot be identified in the view.
+        If the source is a view, it may exclude some of the relation's rows, so the view is queried. The condition is
+        an empty text if the relation's rows cannot be identified in the view.
 
         :param before: the snapshot of the source that the last planning stored
         :param item: the relation
         :param since: whether to select only rows that were written since the last planning, if rows show that
-        :return: the condition, and the relation to query; None for the source table or view as a whole
+        :return: the condition, and the relation to query: ``item``, or None for the source view as a whole
         """
         end = self._value(before.end)
         since_condition = f" AND {self._unseen_condition(before)}" if since else ""
@@ -378,7 +382,10 @@ class LateRowSearch:
         return value_sql(self._kind, position)
 
     def _leads(self, sequence: SequenceState) -> bool:
-        """Return whether a sequence is at or beyond the greatest position, so that it can have assigned each one."""
+        """Return whether a sequence is at or beyond the table's greatest position, and so can have assigned them all.
+
+        Return False if the sequence has assigned no value, or the table is empty.
+        """
         if sequence.last is None or self._greatest is None:
             return False
         return sequence.last + max(sequence.step, 1) - 1 >= self._greatest

@@ -1,8 +1,8 @@
 """Refuse late rows: rows that appear at positions below those that were read already.
 
 A table or cursor that can produce late rows is refused, and late rows that have appeared make the planning fail. With
-``source.late_rows: recover`` both are only logged as warnings, except for foreign tables and materialised views, which
-are always refused; then ``airflow ckpt recover`` must be run to read late rows.
+``source.late_rows: recover`` both are only logged as warnings, and users run ``airflow ckpt recover`` to have late rows
+read. Foreign tables and materialised views are refused even so.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class LateRows:
 
         :param fetch: runs a query on the source database and returns its rows
         :param table: the source table or view
-        :raises ConfigError: with the name of the sequence, code or relation that is the cause
+        :raises ConfigError: with the cause, such as the sequence, the trigger or the foreign table
         """
         for item in origins(fetch, table):
             if item.kind in WRITTEN_ELSEWHERE:

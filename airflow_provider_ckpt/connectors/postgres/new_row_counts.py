@@ -83,7 +83,9 @@ class _Relation:
 
 
 class NewRowCounter:
-    """Counter of the new rows of many tables; the state of the server is read once, when the object is created.
+    """Counter of the new rows of many tables.
+
+    The state of the server, by which a restored server is recognised, is read once: when the object is created.
 
     :param fetch: runs a query on the source database and returns its rows
     """
@@ -185,9 +187,10 @@ def _from_planned_end(relation: _Relation) -> str:
 
 
 def _snapshot(progress: TableProgress) -> SourceSnapshot | None:
-    """Return the snapshot that a table's last planning stored; None if there is none that belongs to the last plan.
+    """Return the snapshot that a table's last planning stored.
 
     :param progress: the table and its pipeline's progress
+    :return: None if there is no snapshot, or the end of the plan has moved since it was stored
     """
     state = progress.state or {}
     if SNAPSHOT not in state:

@@ -110,7 +110,7 @@ def origins(fetch: Fetch, table: Table) -> Sequence[Origin]:
 def newly_attached(known: Sequence[Origin], attached: Mapping[int, Sequence[str]]) -> frozenset[int]:
     """Return the oids of the relations that were attached as a partition or child since an earlier planning.
 
-    A relation below an attached one counts as attached, too.
+    A relation below an attached one counts as attached, too; one that ``attached`` does not contain does not.
 
     :param known: the relations as they are now
     :param attached: value of :attr:`Origin.attached` at that planning, by the relation's oid

@@ -133,7 +133,10 @@ class PostgresRawCopy:
         return rows
 
     def deliver(self, task: BatchTask, rows: RawRows) -> Outcome | None:
-        """Claim the receipt and copy the rows in one transaction; see :meth:`RawCopy.deliver`."""
+        """Claim the receipt and copy the rows in one transaction; see :meth:`RawCopy.deliver`.
+
+        Return None if nothing was delivered, so that the lane must deliver the batch as records.
+        """
         if self._ended:
             return None
         try:
@@ -183,7 +186,7 @@ class PostgresRawCopy:
         return [cursor, *(name for name, _ in self._shape.columns if name != cursor)]
 
     def _target_name(self, task: BatchTask) -> str:  # noqa: ARG002 - all batches go to one table
-        """Return the name of the table to which a batch is copied, as a pipeline would name it.
+        """Return the name of the table to which a batch is copied, in the form of ``sink.table``.
 
         :param task: the batch
         """

@@ -96,7 +96,7 @@ class PostgresReader(ReaderSession):
         """Raise an error if a column was altered since the query was made: its values may be those of another column.
 
         :param task: the batch that was read, for the message
-        :raises SourceError: recoverable
+        :raises SourceError: with ``recoverable`` set, since another attempt of the batch can succeed
         """
         if self._shape.version is not None and self._read_columns_version() != self._columns_version:
             self._query = None

@@ -1,4 +1,4 @@
-"""Connection of a postgres reader to its database, which a lane keeps open across batches."""
+"""Open the connection of a postgres reader to its database, and keep it open across the batches of a lane."""
 
 from __future__ import annotations
 

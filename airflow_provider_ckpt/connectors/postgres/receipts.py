@@ -1,4 +1,4 @@
-"""SQL of the sink's bookkeeping tables in the target's schema: fence, receipts, dead letters, replays.
+"""Build SQL statements on the sink's bookkeeping tables in the target's schema: fence, receipts, dead letters, replays.
 
 The keys of the rows include ledger and pipeline, so several pipelines and ledgers share the tables.
 """
@@ -52,7 +52,7 @@ class BookkeepingTables:
 
     @property
     def place(self) -> str:
-        """Description of the schema, as the place where the fence is stored, for messages."""
+        """Place of the fence for messages, such as ``the schema public``."""
         return f"the schema {self.schema}"
 
     def table(self, name: str) -> str:
@@ -254,7 +254,7 @@ class BookkeepingTables:
         """Statement that claims the receipt of a schema version, and locks the fence row until the transaction ends.
 
         It returns no row if the fence has another epoch, or the version has a receipt. Bound values: ledger, pipeline,
-        epoch, name of the receipt, version as JSON text.
+        epoch, name of the receipt (``schema:…``), version as JSON text.
         """
         return f"""
             INSERT INTO {self.table(REPLAY)} (ledger, pipeline, partition, replay)

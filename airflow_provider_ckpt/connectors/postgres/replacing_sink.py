@@ -41,7 +41,10 @@ class PostgresReplacingSink(PostgresSink):
     """
 
     def check(self) -> None:
-        """Raise ConfigError if the target is unsuitable, or staging tables cannot be created beside it."""
+        """Raise ConfigError if the target is unsuitable, or staging tables cannot be created beside it.
+
+        A target is unsuitable, among other reasons, if row level security applies to it, which may hide rows.
+        """
         super().check()
         with self._session("checking the rights") as fetch, self._target_to_write(fetch) as table:
             [(may_create, row_security)] = fetch(_MAY_CREATE, [table.schema, table.oid])
@@ -80,7 +83,9 @@ class PostgresReplacingSink(PostgresSink):
             refuse_unless_current(fenced, epoch, bookkeeping.place, self._pipeline)
 
     def row_counts(self, key: BatchKey) -> tuple[int, int]:
-        """Return the number of staged rows, by the receipts, and of rows in the target; see :class:`ReplacingSink`.
+        """Return the number of staged rows as the receipts count them, and of rows in the target.
+
+        See :class:`ReplacingSink`.
 
         :param key: the batch that publishes the refresh
         """
@@ -229,7 +234,7 @@ class PostgresReplacingSink(PostgresSink):
         return True
 
     def _staged(self, fetch: Fetch, key: BatchKey, target: Table) -> StagedRows:
-        """Return the rows that a refresh has staged, by the receipts.
+        """Return which rows a refresh has staged according to its receipts: their positions and their number.
 
         :param fetch: runs a query and returns its rows
         :param key: the batch that publishes the refresh

@@ -51,7 +51,7 @@ def _lost_clause(now: ServerState, timeline: str, end: str | None, label: str) -
 
     :param now: the server's present state
     :param timeline: the server's timeline at the last planning
-    :param end: end of the write-ahead log at that time (LSN)
+    :param end: end of the write-ahead log at that time (LSN); None if it is not known
     :param label: the source table's name, for the log
     """
     if not now.history:

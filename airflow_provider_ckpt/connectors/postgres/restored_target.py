@@ -124,7 +124,9 @@ class TargetPart:
     columns: str
 
     def label(self, target: Table) -> str:
-        """Return a description of the table for messages, which names the target as well.
+        """Return the table for messages, such as ``"public"."orders_2026" of target public.orders``.
+
+        For the target itself this is ``target public.orders``.
 
         :param target: the target
         """
@@ -153,7 +155,8 @@ def take_target_snapshot(fetch: Fetch, table: Table, key: Sequence[str]) -> dict
 def find_loss(fetch: Fetch, table: Table, snapshot: Mapping[str, Any], *, delivered: bool) -> str | None:
     """Return the evidence that delivered rows are gone from the target, for an error message; None if there is none.
 
-    A snapshot of another table, such as a table of the same name that was dropped, is ignored.
+    For example: ``"public"."orders_2026" of target public.orders was truncated since the last run``. A snapshot of
+    another table, such as a table of the same name that was dropped, is ignored.
 
     :param fetch: runs a query and returns its rows
     :param table: the target
@@ -279,7 +282,7 @@ def _sample(
 def _describe_missing(
     fetch: Fetch, table: Table, part: TargetPart, columns: Sequence[str], before: Mapping[str, Any]
 ) -> str | None:
-    """Return, such as ``only 3 of 20 rows``, how many sampled rows a table with a new file still has.
+    """Return how many of the sampled rows a table with a new file still has, such as ``only 3 of 20 rows``.
 
     Return None if nothing indicates a loss, or the rows cannot be compared.
 

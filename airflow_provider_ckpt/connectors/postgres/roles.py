@@ -154,7 +154,7 @@ class SinkRoles:
         return (self.create or self.replace) and bool(self.pipelines)
 
     def _policies(self, table: str) -> list[str]:
-        """Return the statements that give the writer access to its pipelines' rows of a table, the reader to all rows.
+        """Return the statements that let the writer access its pipelines' rows of a table, and the reader all rows.
 
         :param table: the bookkeeping table as SQL
         """

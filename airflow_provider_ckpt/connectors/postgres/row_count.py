@@ -33,7 +33,10 @@ class RowCounter:
 
     @property
     def current(self) -> str:
-        """SQL expression of a number that grows by one with each row that this session adds or replaces."""
+        """SQL expression of a number that grows by one with each row that this session adds.
+
+        With ``updates`` it also grows with each row that the session replaces.
+        """
         inserted, updated, deleted = (f"pg_catalog.pg_stat_get_xact_tuples_{name}" for name in _COUNTERS)
 
         def of(relation: str) -> str:
@@ -47,7 +50,7 @@ class RowCounter:
         )
 
     def start(self, sent: int) -> str:
-        """Return SQL function calls that begin to count the rows which the target takes, for the list of a SELECT.
+        """Return SQL function calls, for the list of a SELECT, that begin to count the rows which the target takes.
 
         They store the server's present counters and the number of rows that are to be sent as settings of the
         transaction; :attr:`check` compares both at the end.
@@ -64,7 +67,7 @@ class RowCounter:
         return _set_setting(_SENT, number)
 
     def restart(self, added: str) -> str:
-        """Return an SQL function call that restarts the count at a number of rows that were added already.
+        """Return an SQL function call that sets the number of rows added so far, from which the count goes on.
 
         :param added: SQL expression of the number
         """

@@ -109,9 +109,9 @@ class RowWriter:
         return f"{insert} SELECT {self._count.set_sent(self._number(chosen, stage))};" if self._key else insert
 
     def _number(self, chosen: Sequence[ColumnEncoding], stage: str, where: str = "") -> str:
-        """Return an SQL expression of the number of rows that the target should gain from a temporary table.
+        """Return an SQL expression of the number of rows that are to reach the target from a temporary table.
 
-        For an upsert, rows with the same key count as one.
+        For an upsert, rows with the same key count as one, and rows that replace others count too.
 
         :param chosen: conversions of the columns, by which keys are compared
         :param stage: name of the temporary table

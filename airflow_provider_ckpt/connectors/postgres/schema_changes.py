@@ -58,13 +58,13 @@ def apply_version(
 
     :param session: psycopg2 connection in autocommit mode, whose application_name is that of sessions under the epoch
     :param name: name of the target as the pipeline gives it
-    :param key: key columns of an upsert
+    :param key: key columns of an upsert; empty for append
     :param context: ids of the ledger and the pipeline, and the epoch of the run
     :param version: the version
-    :param steps: the changes of the target
+    :param steps: the changes of the target; empty if it needs none
     :raises ConfigError: if a column of the target cannot store the source's values
     :raises FencedError: if the fence has a newer epoch
-    :raises SinkError: if the version has a receipt already
+    :raises SinkError: if the version has a receipt already, or the fence has an older epoch or is absent
     """
     fetch = psycopg_fetch(session)
     with session.cursor() as cursor:

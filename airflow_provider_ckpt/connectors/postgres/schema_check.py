@@ -139,7 +139,10 @@ def _base_type(kind: str) -> str:
 
 
 def _cast_for(column: Column) -> str | None:
-    """Return the Spark SQL type whose values a column stores without loss; None if there is none."""
+    """Return the Spark SQL type to which the pipeline can cast values, so that a column stores them without loss.
+
+    None if there is no such type.
+    """
     if column.base_type != "numeric":
         return SPARK_TYPES.get(column.base_type)
     if column.modifier < 0:

@@ -44,7 +44,7 @@ from airflow_provider_ckpt.core.schema_version import SchemaVersion, SourceColum
 log = logging.getLogger(__name__)
 
 _NOTHING_KNOWN = KnownReceipts(0, 0)
-"""Value for a partition of which the ledger knows no receipt; generations are numbered from 1."""
+"""For a partition of which the ledger knows no receipt: generation 0, which comes before all generations."""
 
 _MAX_COUNTED_BYTES = 16 << 20
 """Greatest size of a target whose rows are counted unless an exact number is requested, in bytes."""
@@ -69,7 +69,7 @@ class PostgresSink(SinkSession):
 
     @property
     def location(self) -> str:
-        """Address of the target without user and password; see :attr:`Sink.location`."""
+        """Address of the target, such as ``postgres://host:5432/shop/public.orders``; see :attr:`Sink.location`."""
         known = self._connection
         return f"postgres://{known.host or ''}:{known.port or 5432}/{known.schema or ''}/{self._name}"
 
@@ -90,7 +90,7 @@ class PostgresSink(SinkSession):
     def create_target_from(self, columns: Callable[[], Sequence[SourceColumn]]) -> None:
         """Set the columns with which a missing target is created; see :class:`SinkThatCreatesTarget`.
 
-        :param columns: function that returns the columns
+        :param columns: function that returns the source's columns; called only if the target is missing
         """
         assert self._creation is not None
         self._creation.columns = columns
@@ -122,9 +122,9 @@ class PostgresSink(SinkSession):
             )
 
     def claims(self) -> Claims:
-        """Return epoch and ledgers of the pipeline's fences, the target's identity and evidence of lost rows.
+        """Return the highest epoch of the pipeline's fences, their ledgers, the target's identity, and signs of loss.
 
-        The epoch is the highest of all ledgers. See :meth:`Sink.claims`.
+        See :meth:`Sink.claims`.
         """
         with self._session("reading the fence") as fetch:
             table = self._find_target(fetch)
@@ -139,6 +139,8 @@ class PostgresSink(SinkSession):
     def compare_targets(self, before: str, now: str) -> str | None:
         """Return the part of an error message that tells how two identities differ; see :class:`ComparesTargets`.
 
+        None if they do not differ, or cannot be compared.
+
         :param before: identity of the target that was written to
         :param now: identity of the target as it is now
         """
@@ -147,7 +149,7 @@ class PostgresSink(SinkSession):
     def fence(self, epoch: int) -> None:
         """Raise the fence, and end sessions of older epochs that block it for over 2 s; see :meth:`Sink.fence`.
 
-        If the fence was raised, store a snapshot of the target with it.
+        If the fence was not at this epoch already, store a snapshot of the target with it.
         """
         with self._session("raising the fence") as fetch:
             table = self._target(fetch)
@@ -190,7 +192,7 @@ class PostgresSink(SinkSession):
         yield from sorted(map(to_receipt, rows), key=lambda receipt: receipt.key)
 
     def batches_without_receipt(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
-        """Return the keys of the batches without a receipt; see :meth:`Sink.batches_without_receipt`."""
+        """Return those of the given batches that have no receipt; see :meth:`Sink.batches_without_receipt`."""
         if not keys:
             return []
         with self._session("searching receipts") as fetch:
@@ -242,7 +244,10 @@ class PostgresSink(SinkSession):
             fetch(bookkeeping.store_replay, [self._context.ledger, self._context.pipeline, files.name, document])
 
     def stored_file_lists(self, first: int) -> Sequence[FileList]:
-        """Return the stored lists of source files from an ordinal on; see :meth:`Sink.stored_file_lists`."""
+        """Return the stored lists whose first file has at least the given ordinal; see :meth:`Sink.stored_file_lists`.
+
+        :param first: the ordinal
+        """
         with self._session("reading lists of source files") as fetch:
             bookkeeping = self._bookkeeping(fetch)
             if lacks_tables(fetch, bookkeeping, ALL_TABLES):
@@ -296,7 +301,9 @@ class PostgresSink(SinkSession):
             return int(fetch(f"SELECT count(*) FROM {table.sql}", [])[0][0])
 
     def _find_loss(self, fetch: Fetch, table: Table | None, bookkeeping: BookkeepingTables) -> str | None:
-        """Return evidence, as a part of a message, that rows are gone since the last snapshot of the target; else None.
+        """Return evidence that rows are gone since the last snapshot of the target; None if there is none.
+
+        It is part of a message, such as ``the table public.orders does not exist any more``.
 
         :param fetch: runs a query and returns its rows
         :param table: the target; None if it does not exist any more although the pipeline has a fence

@@ -71,7 +71,7 @@ class SinkSession:
 
     @contextmanager
     def _target_to_write(self, fetch: Fetch) -> Iterator[Table]:
-        """Yield a new description of the target.
+        """Yield a description of the target, read from the database now.
 
         A target that a run would create is created in a transaction that is rolled back at the end of the ``with``
         block.

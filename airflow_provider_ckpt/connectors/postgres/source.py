@@ -1,4 +1,4 @@
-"""Planning side of the postgres source: one table, ordered by a cursor column, as one partition.
+"""Plan the batches of a postgres source: its one table, ordered by a cursor column, is its only partition.
 
 A plan never ends beyond a closed bound (``closed_bound.py``), so that a row that is committed late cannot be skipped.
 """
@@ -97,7 +97,8 @@ class PostgresSource(SourceSession):
     def check(self) -> None:
         """Raise ConfigError if the table, its columns or its cursor are unsuitable; see :meth:`Source.check`.
 
-        This includes a cursor whose new values can be smaller than those that were read (see :class:`.LateRows`).
+        This includes a cursor whose new values can be smaller than those that were read (see :class:`.LateRows`), of
+        which ``source.late_rows: recover`` makes a warning.
         """
         with self._session() as fetch:
             table = self._table(fetch)
@@ -107,9 +108,9 @@ class PostgresSource(SourceSession):
     def start(self, partition: str, start_from: str | int) -> Start:  # noqa: ARG002 - the table is the only partition
         """Return the position at which the table is first read.
 
-        For ``earliest`` it is :data:`START`, and for ``latest`` one past the greatest position (less for a cursor of a
-        coarse type, see :func:`.candidate_position`). For ``earliest``, the smallest visible position is not used,
-        since an uncommitted transaction may have smaller ones.
+        For ``earliest`` it is :data:`START`: an uncommitted transaction may have positions below the smallest visible
+        one. For ``latest`` it is one past the greatest position (less for a cursor of a coarse type, see
+        :func:`.candidate_position`), or START if the table is empty.
 
         :param partition: id of the source's only partition
         :param start_from: ``earliest``, ``latest`` or the position itself
@@ -125,7 +126,10 @@ class PostgresSource(SourceSession):
             return Start(START if latest is None else latest)
 
     def version_shape(self, version: SchemaVersion) -> RecordShape:
-        """Return the columns of a schema version and their Spark types; see :meth:`SourceWithColumns.version_shape`."""
+        """Return the columns of a schema version that records have, and their Spark types.
+
+        Columns that the version leaves out are missing. See :meth:`SourceWithColumns.version_shape`.
+        """
         columns = [column for column in version.columns if column.state is not ColumnState.LEFT_OUT]
         return RecordShape(
             False,
@@ -156,7 +160,8 @@ class PostgresSource(SourceSession):
         A range without an end extends to the newest closed bound.
 
         :param request: the ranges to plan, with limits and the values that the last planning stored
-        :raises SourceError: if there is a sign that rows got positions below the end of the last plan since it was made
+        :raises SourceError: if there is a sign that rows got positions below the end of the last plan since it was
+            made; with ``source.late_rows: recover`` it is only logged
         """
         with self._session() as fetch:
             table = self._table(fetch)
@@ -181,7 +186,9 @@ class PostgresSource(SourceSession):
         state: Mapping[str, Any],
         unread: FindUnreceipted | None = None,
     ) -> PlanningAlarm | None:
-        """Return the signs of late rows that would make the next planning fail; see :meth:`WatchedSource.watch`.
+        """Return the signs of late rows that would make the next planning fail; None if there are none.
+
+        See :meth:`WatchedSource.watch`.
 
         :param partition: id of the source's only partition
         :param end: end of the plan: all positions before it were planned
@@ -194,7 +201,10 @@ class PostgresSource(SourceSession):
             return self._late_rows.watch(fetch, table, state, end, greatest, unread)
 
     def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[PositionDigest] | None:  # noqa: ARG002
-        """Return a digest of the positions that are visible now, for each range; see :meth:`Source.digests`."""
+        """Return for each range a digest of the positions that are visible now: their number and checksums.
+
+        The result is never None. See :meth:`Source.digests`.
+        """
         with self._session() as fetch:
             table = self._table(fetch)
             return [_to_digest(fetch(PositionDigest.sql(*self._rows(table, span)), [])[0]) for span in ranges]
@@ -289,8 +299,10 @@ class PostgresSource(SourceSession):
     def _plan_closed_bound(self, fetch: Fetch, table: Table, request: PlanRequest) -> tuple[int | None, Plan]:
         """Return the table's greatest position, and a plan without batches that has the closed bound.
 
-        If the newest candidate for the bound did not close in time, the plan's state contains it, and the next planning
-        continues to wait for it. The greatest position is None if no range needs a bound, or the table is empty.
+        A candidate for the bound closes when the transactions end that may still write rows below it. If the newest one
+        did not close in time, the plan's state contains a candidate for which the next planning goes on waiting, and
+        the bound is an older one that has closed, or missing. It is missing too if no range needs it, or there is
+        nothing new. The greatest position is None if no range needs a bound, or the table is empty.
 
         :param fetch: runs a query and returns its rows
         :param table: the source table

@@ -24,7 +24,7 @@ BEGIN
         EXECUTE pg_catalog.format('GRANT SELECT ON SEQUENCE %s TO %I', owned.name, {reader});
     END LOOP;
 END"""
-"""PL/pgSQL that grants a role the right to read the present values of the sequences of its tables."""
+"""PL/pgSQL that grants a role the right to read the present values of the sequences that the source tables own."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Snapshot of a source: the state of a table and its server that each planning stores in the ledger.
 
-The next planning compares the snapshot with the state at that time, to detect rows that have since got smaller
-positions.
+The next planning compares the snapshot with the state at that time, to detect rows that have appeared since at
+positions which were planned already.
 """
 
 from __future__ import annotations
@@ -81,10 +81,10 @@ class SourceSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class LateRowSign:
-    """Sign that rows have got positions below the end of the last plan after that planning.
+    """Sign that, after the last planning, rows have got positions below the end of its plan, or soon would get them.
 
     :param description: the observation, as a sentence
-    :param correction: the correction that the user must make first, as an imperative; may be empty
+    :param correction: what the user must correct before these rows are read, as an imperative; empty if nothing
     :param condition: SQL condition of the late rows; None if they cannot be identified, since positions that were read
         may have been assigned again
     :param origin: relation that contains the late rows; None for the source table or view as a whole

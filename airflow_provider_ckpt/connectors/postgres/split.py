@@ -18,7 +18,7 @@ from airflow_provider_ckpt.core.ranges import Range
 log = logging.getLogger(__name__)
 
 AUTO_BYTES = 16_000_000
-"""Greatest size in bytes of a batch, if the pipeline does not set the number of records in a batch."""
+"""Approximate maximum size of a batch in bytes, if the pipeline does not set the number of records in a batch."""
 
 _INDEX = """
 SELECT EXISTS (
@@ -81,7 +81,7 @@ class Splitter:
         :param end: position after the range
         :param records: number of records in a batch; a batch has more if rows at its end share one position
         :param most: approximate maximum of records in all batches; at least one batch is returned
-        :return: the batches; none if the range has no rows
+        :return: the batches (none if the range has no rows), and whether rows of the range follow them
         """
         count = max(most // records, 1)
         firsts = self._first_positions(start, end, records, count + 1)
@@ -110,7 +110,7 @@ class Splitter:
         return int(found[0][0])
 
     def _first_positions(self, start: int, end: int, records: int, limit: int) -> list[int]:
-        """Return the position of the first row of each batch of a range.
+        """Return the position of the first row of each batch of a range, in order; none if the range has no rows.
 
         :param start: first position of the range
         :param end: position after the range

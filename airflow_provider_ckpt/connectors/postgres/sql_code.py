@@ -84,7 +84,7 @@ class Statement:
     :param text: the statement, without comments
     :param assigned: names of the variables that the statement assigns, in lower case: ``new.field`` for a field of the
         new row, or a variable without its field
-    :param values: SQL expressions whose values the statement assigns, as far as they can be separated from it
+    :param values: SQL expressions whose values the statement assigns, as far as patterns find them in the statement
     """
 
     text: str

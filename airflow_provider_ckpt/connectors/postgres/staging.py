@@ -18,7 +18,7 @@ WHERE n.nspname = {{0}}::text AND c.relkind = 'r' AND left(c.relname, {len(STAGI
 
 
 def staging_place(place: str, generation: int) -> str:
-    """Return the name of the staging table of a refresh as a pipeline would name it.
+    """Return the quoted name of the staging table of a refresh, with the target's schema if ``place`` has one.
 
     :param place: name of the target as the pipeline gives it
     :param generation: the generation

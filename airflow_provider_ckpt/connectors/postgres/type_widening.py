@@ -1,4 +1,4 @@
-"""Compare types of PostgreSQL: a column may change without loss to a wider type, which has all values of its own."""
+"""Compare types of PostgreSQL: a column may change without loss to a wider type, which has all values of the old."""
 
 from __future__ import annotations
 

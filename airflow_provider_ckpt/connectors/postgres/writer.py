@@ -131,7 +131,7 @@ class PostgresWriter:
                 pass
 
     def _target_name(self, task: BatchTask) -> str:  # noqa: ARG002 - all batches go to one table
-        """Return the name of the table to which the rows of a batch are written, as a pipeline would name it.
+        """Return the name of the table to which the rows of a batch are written, such as ``shop.orders``.
 
         :param task: the batch
         """
@@ -140,7 +140,7 @@ class PostgresWriter:
     def _use_target(self, name: str) -> None:
         """Select the table to which the next batches are written, and forget the description of another table.
 
-        :param name: name of the table as a pipeline would give it
+        :param name: name of the table, such as ``shop.orders``
         """
         if name != self._table:
             self._table, self._target = name, None
@@ -174,7 +174,8 @@ class PostgresWriter:
         :param content: the batch's rows and dead letters
         :param send: function that writes the rows in the open transaction, and returns the errors of refused rows by
             row number
-        :return: the outcome, with the existing receipt if the batch has one already; or the errors of refused rows
+        :return: the outcome, with the existing receipt if the batch has one already; or the errors of refused rows,
+            with the transaction left open, or rolled back if dead letters are stored outside the sink
         """
         bookkeeping = BookkeepingTables(self._connect().table.schema)
         counts = checked_counts(content, task, self._queue)

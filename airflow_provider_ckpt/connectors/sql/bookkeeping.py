@@ -44,7 +44,7 @@ class Bookkeeping:
 
     @property
     def place(self) -> str:
-        """Description of the schema, as the place where the fence is stored, for messages."""
+        """The place where the fence is stored, for messages, such as ``the schema shop``."""
         return f"the schema {self.schema}"
 
     @cached_property

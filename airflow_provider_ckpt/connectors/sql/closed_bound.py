@@ -2,8 +2,8 @@
 
 Numbers are given to rows before they are committed, and with ``innodb_autoinc_lock_mode = 2`` even out of order. So a
 bound, one past the greatest visible cursor value, is closed once all transactions have ended that ran when the bound
-was noted. If running transactions cannot be seen, it counts as closed when ``close_wait`` has passed; with a single
-writer, immediately.
+was noted. If running transactions cannot be seen, it counts as closed when ``source.close_wait`` has passed. In SQLite,
+which has only one writer at a time, it is closed immediately.
 """
 
 from __future__ import annotations
@@ -18,11 +18,14 @@ from airflow_provider_ckpt.connectors.sql.source_table import SourceTable
 from airflow_provider_ckpt.connectors.sql.times import MICROSECONDS_A_DAY
 
 _BEGINNING_SECONDS = 0.2
-"""Time in seconds within which the transaction of a statement that has got its number becomes visible."""
+"""Seconds to wait before running transactions are listed.
+
+A statement gets its number for the cursor a little before the server lists its transaction.
+"""
 
 _PAUSE_SECONDS = 0.1
 _LAG_SECONDS = 1.0
-"""Longest wait when only the lag is measured, in seconds."""
+"""Longest wait, in seconds, for a bound to close if planning only measures the lag."""
 
 _WESTERNMOST_SECONDS = 12 * 3600
 """Number of seconds by which the westernmost time zone, in which a calendar day ends last, is behind UTC."""
@@ -71,11 +74,14 @@ def wait_until_closed(
 ) -> ClosedBound:
     """Return the newest bound that has closed, after waiting for the running transactions to end.
 
+    If these have not ended in time, the bound is the candidate of the last planning, if its transactions have ended,
+    and else None. If transactions cannot be seen, the bound is the new candidate, after the whole wait.
+
     :param table: the source table
     :param noted: candidate that has just been noted; None for an empty table
     :param stored: :attr:`ClosedBound.state` of the last planning; may be empty
     :param close_wait: longest wait in seconds
-    :param lag_only: whether the plan only serves to measure the lag
+    :param lag_only: whether the plan only serves to measure the lag; the wait is then at most 1 s
     """
     if noted is None or table.database.dialect.closes_at_once():
         return ClosedBound(noted)

@@ -1,4 +1,4 @@
-"""Columns of a table as source and sink need them: the kind of each column's values, and limits such as its length."""
+"""Describe a table's columns to source and sink: the kind of each column's values, and limits such as its length."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from airflow_provider_ckpt.connectors.table_sink_section import TableSinkSection
 _HERE = "airflow_provider_ckpt.connectors.sql"
 
 FIRST_DAY = -719_162
-"""0001-01-01 in days since 1970-01-01, the first day of a date that is not zero or incomplete."""
+"""0001-01-01 in days since 1970-01-01: the first date that is not zero or incomplete, as ``0000-00-00`` is."""
 
 
 class SqlSourceSection(FullSourceSection):
@@ -26,15 +26,15 @@ class SqlSourceSection(FullSourceSection):
 
     :param connection: Airflow connection id of the database
     :param table: ``schema.table`` or ``table``; in MySQL and MariaDB, the schema is a database
-    :param mode: ``incremental`` reads in each run the rows beyond the newest ``cursor``; ``full`` reads all rows, for a
-        sink with ``mode: replace``
+    :param mode: ``incremental`` reads in each run the rows whose ``cursor`` is beyond those that were read before;
+        ``full`` reads all rows, for a sink with ``mode: replace``
     :param cursor: the column that orders rows and only grows: an integer; in MySQL and MariaDB also a date or time; has
         no effect with ``mode: full``
     :param columns: the columns to read; empty for all
     :param close_wait: how long planning waits for running transactions to end; where they cannot be seen, how long a
         bound must be known before rows below it are read
-    :param late_rows: reaction to rows that will appear below the checkpoint: ``refuse`` fails the run; ``recover`` only
-        warns, for users who run ``airflow ckpt recover``
+    :param late_rows: reaction if new rows will get numbers below the checkpoint, as when a table was emptied and its
+        numbering set back: ``refuse`` fails the run; ``recover`` only warns, for users who run ``airflow ckpt recover``
     """
 
     place_key: ClassVar[str] = "table"

@@ -1,4 +1,4 @@
-"""Connection to an SQL database, which is opened when it is needed and converts exceptions to the package's errors."""
+"""Connect to an SQL database when a connection is needed, and convert exceptions to the package's errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sqlalchemy.exc import DBAPIError
 
 WRITES = "ckpt_writes"
-"""Name of the execution option that marks a connection whose next transaction writes."""
+"""Name of the execution option of a connection whose next transaction writes; SQLite then locks at its start."""
 
 
 class Database:

@@ -98,5 +98,5 @@ def _bytes(value: Any) -> bytes | None:
 
 
 def _storable(text: str) -> str:
-    """Return the text with unpaired surrogates replaced, since they cannot be encoded as UTF-8."""
+    """Return the text with ``?`` in place of unpaired surrogates, since they cannot be encoded as UTF-8."""
     return text.encode("utf-8", "replace").decode()

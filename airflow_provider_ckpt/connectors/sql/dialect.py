@@ -1,4 +1,4 @@
-"""Base class of dialects: what source and sink must know about one kind of database, with answers that suit most.
+"""Define the base class of dialects: source and sink ask it about their kind of database; its answers suit most kinds.
 
 A distribution adds a dialect as an entry point of the group ``airflow_provider_ckpt.sql_dialects``; its name is
 SQLAlchemy's name of the dialect, its value the import path of a subclass. Only with :attr:`~SqlDialect.tested` may a
@@ -65,7 +65,7 @@ class SqlDialect:
         return sa.URL.create(self.drivername, known.login, known.password, known.host, known.port, known.schema)
 
     def namespace(self, connection: Connection) -> tuple[str, str | None]:
-        """Return OpenLineage's namespace of the database, and the name that precedes a table's name, or None.
+        """Return OpenLineage's namespace of the database, and what precedes a table's name in it; None for nothing.
 
         :param connection: the Airflow connection
         """
@@ -190,6 +190,8 @@ class SqlDialect:
     def target_problem(self, connection: sa.Connection, schema: str | None, name: str) -> tuple[str, str] | None:  # noqa: ARG002
         """Return why a table cannot be a target of exactly-once delivery, and the remedy; None if it can.
 
+        Both are parts of an error message, as those of :meth:`key_problem` are.
+
         :param connection: an open connection
         :param schema: the table's schema; None for the connection's default
         :param name: the table's name
@@ -197,7 +199,10 @@ class SqlDialect:
         return None
 
     def key_problem(self, table: Table, key: Sequence[str]) -> tuple[str, str] | None:
-        """Return why rows of a table cannot be replaced by a key, and the remedy; None if they can.
+        """Return why rows cannot be upserted into a table by a key, and the remedy; None if they can.
+
+        Both are parts of an error message, such as ``MySQL has no upsert in this version`` and ``Use mode: append, or
+        install a dialect that has it.``
 
         :param table: the target
         :param key: columns of a unique key of the table that cannot be NULL
@@ -206,9 +211,10 @@ class SqlDialect:
         return f"{self.label} has no upsert in this version", "Use mode: append, or install a dialect that has it."
 
     def replacement_problem(self, connection: sa.Connection, table: Table) -> tuple[str, str] | None:  # noqa: ARG002
-        """Return why the rows of a table cannot be replaced as a whole, and the remedy; None if they can.
+        """Return why a refresh cannot replace all rows of a table, and the remedy; None if it can.
 
-        A dialect without such a problem has :meth:`create_staging`, and :meth:`begin_replacement` where it is needed.
+        A dialect that returns None here has to implement :meth:`create_staging`, and :meth:`begin_replacement` unless
+        the isolation level suffices.
 
         :param connection: an open connection
         :param table: the target
@@ -224,6 +230,7 @@ class SqlDialect:
         :param connection: an open connection
         :param target: the target
         :param name: name of the new table
+        :raises NotImplementedError: in this base class
         """
         raise NotImplementedError(self.label)
 
@@ -237,7 +244,9 @@ class SqlDialect:
         """
 
     def server_problems(self, connection: sa.Connection) -> tuple[Sequence[tuple[str, str]], Sequence[str]]:  # noqa: ARG002
-        """Return reasons why the server is unsuitable for a target, each with the remedy, and warnings about settings.
+        """Return why the server is unsuitable for a target, each reason with its remedy, and warnings about settings.
+
+        Both are empty for a suitable server.
 
         :param connection: an open connection
         """
@@ -287,7 +296,7 @@ class SqlDialect:
     def end_sessions(self, connection: sa.Connection, mark: str) -> None:
         """End the sessions with a mark, because one of them keeps the fence locked; do nothing if the database cannot.
 
-        :param connection: another session
+        :param connection: session that ends the others
         :param mark: text that :meth:`mark_session` was given
         """
 

@@ -23,7 +23,7 @@ _QUOTED = re.compile(r"(for (?:key|column|function) )?('(?:[^']|'')*'|\"(?:[^\"]
 class Failure:
     """Meaning of a driver's exception, as the dialect of the database understands it.
 
-    :param state: SQLSTATE, which decides what happens next; None if it is not known
+    :param state: SQLSTATE, which decides whether a retry can help; None if it is not known
     :param text: the server's message, which may quote values
     :param of_row: whether the data of a row may have caused the error, so that other rows can be written
     :param is_duplicate: whether a row has the key of another
@@ -36,7 +36,7 @@ class Failure:
 
 
 def error_info(failure: Failure, kind: ErrorType, operation: str, *, lost: bool) -> ErrorInfo:
-    """Return the error information for a failed operation (semantics, section 7).
+    """Return the error information for a failed operation: message, SQLSTATE, and whether a retry can help.
 
     :param failure: the exception, as the dialect understands it
     :param kind: ``Source`` or ``Sink``

@@ -31,7 +31,9 @@ _BUSY = frozenset({"55P03", "40001", "23000"})
 
 
 def session_mark(context: SinkContext, epoch: int) -> str:
-    """Return the mark of the sessions that write for a pipeline under an epoch; see :meth:`.SqlDialect.mark_session`.
+    """Return the text that marks the sessions which write for a pipeline under an epoch, so that they can be ended.
+
+    See :meth:`.SqlDialect.mark_session`.
 
     :param context: ids of the ledger and the pipeline
     :param epoch: the epoch
@@ -40,7 +42,7 @@ def session_mark(context: SinkContext, epoch: int) -> str:
 
 
 def owner_digest(context: SinkContext) -> str:
-    """Return a digest of the ids of a ledger and a pipeline: 16 hexadecimal digits.
+    """Return a digest of the ids of a ledger and a pipeline, 16 hexadecimal digits: a short name for both.
 
     :param context: ids of the ledger and the pipeline
     """

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 
 class SqlFullReader:
-    """Reader of one lane; see :class:`~airflow_provider_ckpt.connectors.source_protocol.Reader`.
+    """Reader of all rows of a table, in one lane.
+
+    See :class:`~airflow_provider_ckpt.connectors.source_protocol.Reader`.
 
     :param pipeline: ``source.table`` names the table
     :param connection: the Airflow connection of the database

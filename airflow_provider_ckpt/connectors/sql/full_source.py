@@ -69,7 +69,7 @@ class SqlFullSource(WholeTableSource, SqlSourceSession[WholeTable]):
         return snapshot == self._refresh
 
     def plan(self, request: PlanRequest) -> Plan:
-        """Return one batch for each range; see :meth:`Source.plan`. A range without an end has none."""
+        """Return one batch for each range that has an end, and none for the others; see :meth:`Source.plan`."""
         todo = [(item.partition, Range(item.start, item.end)) for item in request.ranges if item.end is not None]
         if not todo:
             return Plan()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 NO_DATE = -1_000_000
 """Day, in days since 1970, that stands for a zero or incomplete date; it precedes all days that a database has.
 
-The limit in ``connector.py`` makes the transform reject such values.
+The transform rejects a record with such a value, since ``connector.py`` declares earlier days than year 1 out of range.
 """
 
 _NO_TIME = NO_DATE * 86_400_000_000

@@ -68,7 +68,7 @@ def _dialects() -> dict[str, type[SqlDialect]]:
 
 
 def _general(name: str, drivername: str) -> SqlDialect | None:
-    """Return the general dialect for a database that only SQLAlchemy knows; None if SQLAlchemy does not know it either.
+    """Return the general dialect for a database without a dialect of its own; None if SQLAlchemy does not know it.
 
     :param name: SQLAlchemy's name of the dialect
     :param drivername: SQLAlchemy's name of dialect and driver

@@ -24,6 +24,8 @@ _SAMPLED_ROWS = 20
 def take_snapshot(connection: sa.Connection, target: Table, key: Sequence[str]) -> dict[str, Any]:
     """Return a snapshot of the target: whether it has rows, and the greatest of their keys, as a JSON-ready dict.
 
+    It has no keys if rows have no unique key, or JSON cannot hold the values.
+
     :param connection: an open connection
     :param target: the target
     :param key: key columns of an upsert; empty to use the primary key or another unique key
@@ -72,7 +74,10 @@ def find_loss(connection: sa.Connection, target: Table, snapshot: Mapping[str, A
 
 
 def _storable(value: Any) -> Any:
-    """Return a key's value as JSON can represent it, so that the database finds it equal; None for other types."""
+    """Return a key's value in a form that JSON can hold and that the database finds equal to the value.
+
+    Return None for a type that has no such form.
+    """
     if isinstance(value, int | str):
         return value
     return str(value) if isinstance(value, Decimal | date | datetime) else None

@@ -1,4 +1,4 @@
-"""Dialect of MySQL and MariaDB, by the driver PyMySQL."""
+"""Implement the dialect of MySQL and MariaDB, with the driver PyMySQL."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ _SETTINGS = f"SET SESSION sql_mode = '{_SQL_MODE}', time_zone = '+00:00', group_
 _TIMEOUTS = ("connect_timeout", "read_timeout", "write_timeout")
 
 _MAX_LANES = 200
-"""Greatest number of sessions of one run that hold a named lock, by which a newer run finds them to end them."""
+"""Greatest number of sessions of one run that can be marked by a named lock, so that a newer run can end them.
+
+Further sessions are not marked; a newer run waits for their transactions.
+"""
 
 
 class MySqlDialect(SqlDialect):
@@ -167,8 +170,8 @@ class MySqlDialect(SqlDialect):
     def server_problems(self, connection: sa.Connection) -> tuple[Sequence[tuple[str, str]], Sequence[str]]:
         """Return reasons why the server is unsuitable for a target, each with the remedy, and warnings about settings.
 
-        Unsuitable are a read-only server, a cluster with several primaries, and a binary log of statements. The
-        warnings are about commits that are not durable. See :func:`~.mysql_server.server_problems`.
+        Unsuitable are a read-only server, a cluster with several primaries, and a statement-based binary log. The
+        warnings are about settings with which a crash may lose commits. See :func:`~.mysql_server.server_problems`.
 
         :param connection: an open connection
         """
@@ -207,9 +210,11 @@ class MySqlDialect(SqlDialect):
                 return
 
     def end_sessions(self, connection: sa.Connection, mark: str) -> None:
-        """Kill the sessions that hold the named locks of a mark; the user needs no right to kill its own sessions.
+        """Kill the sessions that hold the named locks of a mark; sessions of other users are left.
 
-        :param connection: another session
+        A user needs no right to kill sessions of its own.
+
+        :param connection: session that kills the others
         :param mark: text that :meth:`mark_session` was given
         """
         from sqlalchemy.exc import DBAPIError
@@ -223,7 +228,7 @@ class MySqlDialect(SqlDialect):
                     continue
 
     def write(self, connection: sa.Connection, target: Table, rows: pa.Table, key: Sequence[str]) -> int:
-        """Write rows from memory by LOAD DATA LOCAL where that is allowed, else by INSERT of many rows.
+        """Insert rows by LOAD DATA LOCAL from memory if that is allowed and faster; else, and for upserts, by INSERT.
 
         :param connection: the connection
         :param target: the target

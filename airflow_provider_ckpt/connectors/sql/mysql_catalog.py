@@ -31,7 +31,9 @@ ORDER BY 1, 2, seq_in_index
 
 
 def read_catalog(connection: sa.Connection) -> list[CatalogTable]:
-    """Return all tables with their columns and primary keys, in three queries.
+    """Return all tables with their columns, their primary keys and the server's estimates of their numbers of rows.
+
+    Views, the server's own tables, and the package's bookkeeping and staging tables are left out.
 
     :param connection: an open connection
     """
@@ -62,5 +64,5 @@ def _by_table(connection: sa.Connection, query: str) -> dict[tuple[str, str], li
 
 
 def _reference(name: str) -> str:
-    """Return a schema's or table's name as ``source.table`` has it: in double quotes if it contains a dot or quote."""
+    """Return a schema's or table's name as ``source.table`` has it: quoted if it has a dot or a quotation mark."""
     return quote(name) if set('."`') & set(name) else name

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from sqlalchemy.exc import DBAPIError
 
 MISFIT = "22000"
-"""SQLSTATE of a value that does not fit, if the server has no better one."""
+"""SQLSTATE for a value that does not fit its column, unless it is out of range, too long or no date or time."""
 
 _DUPLICATES = frozenset({1022, 1062, 1169, 1586})
 _OF_ROWS = {
@@ -41,7 +41,7 @@ def number_of(error: DBAPIError) -> int | None:
 
 
 def classify(error: DBAPIError) -> Failure:
-    """Return the meaning of an exception, judged by the server's error number."""
+    """Return SQLSTATE and text of an exception, and whether a row caused it, judged by the server's error number."""
     number = number_of(error)
     arguments: tuple[Any, ...] = getattr(error.orig, "args", ())
     text = next(iter(str(arguments[1]).splitlines()), "") if len(arguments) > 1 else first_line(error)

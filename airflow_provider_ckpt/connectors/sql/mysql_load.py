@@ -31,7 +31,7 @@ _MANY_BYTES = 1 << 20
 _ESCAPES = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\0", "\\0"))
 _NULL = "\\N"
 _ASSIGNED = {Kind.BINARY: "UNHEX({})", Kind.BIT: "CAST({} AS UNSIGNED)"}
-"""SQL expressions, by kind of column, for columns that LOAD DATA cannot fill from text."""
+"""SQL expressions that convert a text which LOAD DATA has read (``{}``), by the kinds of column that need this."""
 
 _SAVEPOINT = "ckpt_load"
 
@@ -100,7 +100,7 @@ def is_worthwhile(connection: sa.Connection, rows: pa.Table) -> bool:
 
 
 def load(connection: sa.Connection, target: Table, rows: pa.Table) -> int:
-    """Write rows by LOAD DATA LOCAL; if the server has a warning about any of them, write all rows by INSERT instead.
+    """Write rows by LOAD DATA LOCAL; if the server warns or takes fewer rows, write all rows by INSERT instead.
 
     :param connection: the connection, in a transaction
     :param target: the target

@@ -32,7 +32,9 @@ def server_settings(connection: sa.Connection) -> dict[str, str]:
 
 
 def server_problems(settings: Mapping[str, str]) -> tuple[Sequence[tuple[str, str]], Sequence[str]]:
-    """Return reasons why a server is unsuitable for a target, each with the remedy, and warnings about lost commits.
+    """Return why a server is unsuitable for a target, each reason with its remedy, and warnings about settings.
+
+    The warnings name settings with which a crash of the server may lose commits.
 
     :param settings: the server's settings by name
     """

@@ -18,7 +18,8 @@ def tls_arguments(extra: Mapping[str, Any]) -> dict[str, Any]:
 
     They are empty for the mode ``PREFERRED`` without files: the driver then uses TLS if the server offers it.
 
-    :param extra: ``ssl_mode``, and ``ssl`` with the files ``ca``, ``cert`` and ``key``, as a mapping or JSON text
+    :param extra: ``ssl_mode`` (by default ``VERIFY_IDENTITY`` if there is a file ``ca``, else ``PREFERRED``), and
+        ``ssl`` with the files ``ca``, ``cert`` and ``key``, as a mapping or JSON text
     :raises ConfigError: if the mode is unknown
     """
     given = extra.get("ssl")

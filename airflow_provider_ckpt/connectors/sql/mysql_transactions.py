@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
 _LONGEST_LOOK = 5.0
-"""Time in seconds to wait for a new copy; after it, the running transactions count as not visible."""
+"""Longest wait, in seconds, for a new copy of the server's list; after it, the transactions count as not visible."""
 
 _PAUSE = 0.11
-"""Seconds between two queries: the server renews its copy after 0.1 s without a query."""
+"""Seconds between two queries: the server renews its copy of the list only after 0.1 s without a query."""
 
 _RUNNING = "SELECT trx_id, trx_mysql_thread_id, trx_started FROM information_schema.innodb_trx"
 
@@ -49,7 +49,10 @@ def running_transactions(connection: sa.Connection) -> frozenset[str] | None:
 
 
 def _name(number: object, session: object, at: object) -> str:
-    """Return a name that identifies a transaction for its whole life; its number changes when it first writes.
+    """Return a name that identifies a transaction for its whole life: its session and the time at which it began.
+
+    Its number cannot be the name, since it changes when the transaction first writes. A prepared transaction without a
+    session writes no more, so its number is its name.
 
     :param number: its present number
     :param session: number of its session; 0 for a prepared transaction without a session

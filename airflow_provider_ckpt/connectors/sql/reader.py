@@ -81,9 +81,9 @@ class SqlReader:
 
     @staticmethod
     def _tie_breakers(table: SourceTable) -> tuple[str, ...]:
-        """Return the columns by which rows of equal cursor are ordered, so that each read has the same order.
+        """Return the columns of a unique key by which rows of equal cursor are ordered, the same way in each read.
 
-        Return no columns if the cursor is unique or the table has no unique key.
+        Return no columns if the cursor is unique, so that no rows are equal, or if the table has no unique key.
 
         :param table: the source table
         """
@@ -109,7 +109,7 @@ def _checked_positions(table: SourceTable, values: pa.Array, task: BatchTask) ->
     :param table: the source table
     :param values: cursor values of the rows
     :param task: the batch
-    :raises SourceError: if a position lies outside of the range, as that of an incomplete date does
+    :raises SourceError: if a position lies outside of the range, as that of ``0000-00-00``, which is no date, does
     """
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -44,7 +44,10 @@ class SqlReplacingSink(SqlSink):
     """
 
     def check(self) -> None:
-        """Raise ConfigError if the target is unsuitable, or its rows cannot be replaced as a whole."""
+        """Raise ConfigError if :meth:`SqlSink.check` does, or if the target's rows cannot be replaced as a whole.
+
+        Foreign keys that refer to the target may be the cause.
+        """
         super().check()
         with self._database.session(f"checking {self._name}") as connection:
             problem = self._database.dialect.replacement_problem(connection, self._target(connection))
@@ -58,7 +61,7 @@ class SqlReplacingSink(SqlSink):
         :param generation: generation of the new refresh
         :param abandoned_from: has no effect, since a staging table never becomes a part of the target
         :raises FencedError: if the fence is at a newer epoch
-        :raises ConfigError: if the connection's user may not create or drop tables there
+        :raises ConfigError: if the connection's user may not create or drop tables beside the target
         """
         operation = f"creating a staging table beside {self._name}"
         with self._database.session(operation) as connection:
@@ -83,7 +86,9 @@ class SqlReplacingSink(SqlSink):
                 ) from error
 
     def row_counts(self, key: BatchKey) -> tuple[int, int]:
-        """Return two numbers of rows: staged, by the receipts, and in the target; see :class:`ReplacingSink`.
+        """Return the number of rows that the refresh's receipts count as staged, and the number of the target's rows.
+
+        See :class:`ReplacingSink`.
 
         :param key: the batch that publishes the refresh
         """
@@ -112,7 +117,8 @@ class SqlReplacingSink(SqlSink):
 
         :param task: the batch that publishes
         :param epoch: epoch of the run
-        :param limits: limits beyond which a user has to be asked; None if one has approved the refresh
+        :param limits: limits beyond which nothing is published; None if a user has approved the refresh
+        :return: the outcome; ``not_attempted`` if a limit is exceeded, ``failed`` with the error if publishing failed
         """
         from sqlalchemy.exc import DBAPIError
 
@@ -149,7 +155,9 @@ class SqlReplacingSink(SqlSink):
         :param bookkeeping: the bookkeeping tables
         :param task: the batch that publishes
         :param epoch: epoch of the run
-        :param limits: limits beyond which a user has to be asked
+        :param limits: limits beyond which nothing is published; None if a user has approved the refresh
+        :return: the outcome: published, the receipt that the batch has already, or ``not_attempted`` if a limit is
+            exceeded
         """
         connection = database.connect(writes=True)
         at = database.dialect.server_time(connection)
@@ -187,9 +195,10 @@ class SqlReplacingSink(SqlSink):
         :param staging: the staging table of the refresh; None if it does not exist
         :param bookkeeping: the bookkeeping tables
         :param task: the batch that publishes
-        :param limits: limits beyond which a user has to be asked
+        :param limits: limits beyond which nothing is published; None if a user has approved the refresh
         :return: False if a limit is exceeded, and the transaction is to be rolled back
-        :raises SinkError: if a range has no receipt, or the numbers of rows differ from those of the receipts
+        :raises SinkError: if the staging table is gone, a range has no receipt, or the table or the target has another
+            number of new rows than the receipts count; the target's may differ with ``sink.rows_may_differ: true``
         """
         import sqlalchemy as sa
 
@@ -241,7 +250,7 @@ class SqlReplacingSink(SqlSink):
         return self._database.dialect.find_table(connection, schema or None, name)
 
     def _staged(self, connection: sa.Connection, bookkeeping: Bookkeeping, key: BatchKey) -> StagedRows:
-        """Return the rows that a refresh has staged, by the receipts.
+        """Return the receipts of the batches that have staged rows of a refresh, which count these rows.
 
         :param connection: an open connection
         :param bookkeeping: the bookkeeping tables
@@ -254,7 +263,7 @@ class SqlReplacingSink(SqlSink):
 
     @contextmanager
     def _marked(self, epoch: int) -> Iterator[Database]:
-        """Yield a new connection to the sink's database, which a run that raises the fence can end.
+        """Yield a new connection to the sink's database, marked so that a newer run that raises the fence can end it.
 
         :param epoch: epoch of this run
         """

@@ -8,13 +8,13 @@ from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.errors import SinkError
 
 ROWS_DIFFER = "CKR01"
-"""SQLSTATE of the error of a batch whose rows the server has not taken exactly; no server uses its class."""
+"""SQLSTATE of the error if the server took more or fewer rows than were sent; no server uses its class, ``CK``."""
 
 
 def refuse_other_row_count(written: Written, target: Table, key: BatchKey) -> None:
     """Raise an error if the target took more or fewer rows than were sent, so that nothing of the batch is committed.
 
-    :param written: numbers of rows
+    :param written: numbers of rows that were sent and taken
     :param target: the target
     :param key: the batch
     :raises SinkError: with both numbers

@@ -50,7 +50,8 @@ class RowWriter:
     :param dialect: the database's dialect
     :param target: the target
     :param key: key columns of an upsert; empty to insert
-    :param shows_values: whether error messages may show values, since only dead letters contain them
+    :param shows_values: whether the errors of refused rows may quote the rows' values; only if dead letters, which
+        contain the values anyway, are enabled
     """
 
     connection: sa.Connection
@@ -60,9 +61,10 @@ class RowWriter:
     shows_values: bool
 
     def write(self, rows: pa.Table) -> Written:
-        """Write the rows that the target accepts.
+        """Write the rows that the target accepts, and return the errors of the others.
 
         :param rows: the rows, with the column :data:`~.sink_protocol.ROW_NUMBER`
+        :return: numbers of rows that were sent and taken, and the errors of refused rows by row number
         :raises ConfigError: if the target cannot store the rows' columns
         :raises sqlalchemy.exc.DBAPIError: if the database reports an error that no single row causes
         """

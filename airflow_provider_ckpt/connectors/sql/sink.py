@@ -95,7 +95,10 @@ class SqlSink:
         self._refuse_unwritable(table)
 
     def create_bookkeeping(self) -> None:
-        """Create the missing bookkeeping tables beside the target; see :meth:`Sink.create_bookkeeping`."""
+        """Create the missing bookkeeping tables beside the target; see :meth:`Sink.create_bookkeeping`.
+
+        :raises ConfigError: if tables are missing and the user may not create them
+        """
         from sqlalchemy.schema import CreateTable
 
         with self._database.session(f"reading the tables beside {self._name}") as connection:
@@ -119,7 +122,7 @@ class SqlSink:
             ) from error
 
     def outputs(self) -> Sequence[Output]:
-        """Return the target table as a list of one place; see :class:`NamesOutputs`."""
+        """Return a list of one output, the target table; see :class:`NamesOutputs`."""
         with self._database.session(f"reading the identity of {self._name}") as connection:
             table = self._target(connection)
             identity = self._identity(connection, table)
@@ -154,7 +157,9 @@ class SqlSink:
         )
 
     def compare_targets(self, before: str, now: str) -> str | None:
-        """Return a clause that describes how two identities of the target differ; see :class:`ComparesTargets`.
+        """Return a clause for a message: ``the target is not the one that was written: it was A and is B (…)``.
+
+        The caller has found that the identities A and B differ. See :class:`ComparesTargets`.
 
         :param before: identity of the target that was written to
         :param now: identity of the target as it is now
@@ -284,7 +289,9 @@ class SqlSink:
         return f"{self._database.dialect.server_identity(connection)}/{table.label}"
 
     def _refuse_unwritable(self, table: Table) -> None:
-        """Raise ConfigError if the user may not insert rows into the target, or not update or delete them as needed.
+        """Raise ConfigError if the user may not insert rows into the target.
+
+        The same applies to updates for an upsert, and to deletions for a sink that replaces all rows.
 
         :param table: the target
         :raises ConfigError: with the server's message

@@ -1,4 +1,4 @@
-"""Planning side of the sql source: one table, ordered by a cursor column, as one partition.
+"""Plan the batches of an sql source: its one table, ordered by a cursor column, is its only partition.
 
 A plan never ends beyond a closed bound (``closed_bound.py``), so that a row that is committed late cannot be skipped.
 """
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _MAX_FULL_DIGEST = 1_000
-"""Greatest number of rows in a range whose digest covers all positions; for larger ranges it has only a count."""
+"""Greatest number of rows in a range whose digest has checksums of the positions; for larger ranges it has a count."""
 
 
 class SqlSource(SqlSourceSession[SourceTable]):
@@ -51,7 +51,10 @@ class SqlSource(SqlSourceSession[SourceTable]):
         self._wait = self._section.close_wait.total_seconds()
 
     def check(self) -> None:
-        """Raise ConfigError if the table, its columns or its cursor are unsuitable; see :meth:`Source.check`."""
+        """Raise ConfigError if the table, its columns or its cursor are unsuitable; see :meth:`Source.check`.
+
+        A warning is logged if the database may give a removed row's number to a later row.
+        """
         with self._database.session(f"checking {self._section.table}") as connection:
             table = self._table(connection)
             table.refuse_bad_cursors(connection)
@@ -63,7 +66,8 @@ class SqlSource(SqlSourceSession[SourceTable]):
         """Return the position at which the table is first read.
 
         For ``earliest`` it is :data:`START`, since a transaction that has not committed yet may have lower positions
-        than the lowest visible one. For ``latest`` it is the position after the greatest visible one.
+        than the lowest visible one. For ``latest`` it is the position after the greatest visible one (less for a cursor
+        of a coarse type, see :func:`.candidate`), or START if the table is empty.
 
         :param partition: id of the source's only partition
         :param start_from: ``earliest``, ``latest`` or the position itself
@@ -83,7 +87,8 @@ class SqlSource(SqlSourceSession[SourceTable]):
         A range without an end extends to the newest closed bound.
 
         :param request: the ranges to plan, with limits and the values that the last planning stored
-        :raises SourceError: if later rows will get numbers below the end of the plan
+        :raises SourceError: if the database will give later rows numbers below the end of the last plan, unless
+            ``source.late_rows`` is ``recover``
         """
         plan = self._with_closed_bound(request)
         with self._database.session(f"planning from {self._section.table}") as connection:
@@ -95,9 +100,10 @@ class SqlSource(SqlSourceSession[SourceTable]):
         return True
 
     def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[PositionDigest] | None:  # noqa: ARG002
-        """Return one digest for each range, computed from the positions of the rows that are visible now.
+        """Return for each range a digest of the positions that are visible now: their number and checksums.
 
-        For a range with over 1000 rows, the digest has only their count. See :meth:`Source.digests`.
+        For a range with over 1000 rows, the digest has only the number. The result is never None. See
+        :meth:`Source.digests`.
         """
         with self._database.session(f"searching {self._section.table}") as connection:
             table = self._table(connection)
@@ -130,11 +136,12 @@ class SqlSource(SqlSourceSession[SourceTable]):
     def _with_closed_bound(self, request: PlanRequest) -> Plan:
         """Return a plan without batches that has the closed bound, and the state for the next planning.
 
-        The plan is empty if no range needs a bound, or if no row lies beyond the ranges' starts.
+        It has neither if no range needs a bound, or if no row lies beyond the ranges' starts; it has no bound if none
+        has closed in time.
 
         :param request: the request that the plan answers
         :raises ConfigError: if the cursor has no position in some rows
-        :raises SourceError: if later rows will get numbers below the plan
+        :raises SourceError: as :meth:`_late_numbers` does
         """
         starts = [todo.start for todo in request.ranges if todo.needs_bound]
         if not starts:
@@ -160,12 +167,14 @@ class SqlSource(SqlSourceSession[SourceTable]):
         return Plan(bounds=bounds, states={table.label: closing.state}, notices=notices)
 
     def _late_numbers(self, connection: sa.Connection, table: SourceTable, tail: int) -> list[str]:
-        """Return a list with a warning if later rows will get numbers that were planned, which no run would read.
+        """Warn if the database will number the next rows of the table from a position that was planned already.
+
+        No run would read these rows.
 
         :param connection: an open connection
         :param table: the source table
         :param tail: position from which new rows are planned
-        :return: one warning, or an empty list
+        :return: one warning; an empty list if there is no such danger, or the next number is not known
         :raises SourceError: in place of the warning, unless ``source.late_rows: recover``
         """
         following = self._database.dialect.next_number(connection, table.table, table.cursor)

@@ -1,4 +1,4 @@
-"""Connection of a sql source to its database, and the description of the table there, for both modes."""
+"""Base of the sql sources with ``mode: incremental`` and ``mode: full``: connection, and description of the table."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class SqlSourceSession(ABC, Generic[T]):
     def _table(self, connection: sa.Connection) -> T:
         """Return the table as it is now.
 
-        :raises ConfigError: if it does not exist or is unsuitable
+        :raises ConfigError: if it does not exist, or lacks a column or has one that cannot be read; names the pipeline
         """
         try:
             return self._look_up(connection)
@@ -70,4 +70,4 @@ class SqlSourceSession(ABC, Generic[T]):
 
     @abstractmethod
     def _look_up(self, connection: sa.Connection) -> T:
-        """Return the table as it is now; its errors need not name the pipeline."""
+        """Return the table as it is now; :meth:`_table`, which calls this, adds the pipeline's name to errors."""

@@ -48,7 +48,7 @@ class WholeTable:
         return table_clause(self.table, list(self.table.by_name))
 
     def columns_of(self, shape: RecordShape, batch: str) -> list[Column]:
-        """Return the columns of a shape, in its order.
+        """Return the table's columns that a record shape names, in the order of the shape.
 
         :param shape: the columns as they were at planning
         :param batch: key of the batch that is read, for the error
@@ -238,7 +238,8 @@ def look_up(database: Database, connection: sa.Connection, section: SqlSourceSec
     :param database: the source's database
     :param connection: its open connection
     :param section: the section ``source``
-    :raises ConfigError: if the table does not exist, lacks a column, or a column is unsuitable
+    :raises ConfigError: if the table does not exist or lacks a column, if a column cannot be read, or if the cursor has
+        a type that does not order rows
     """
     found = look_up_whole(database, connection, section, section.cursor)
     cursor = found.table.by_name[section.cursor]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sqlalchemy.exc import DBAPIError
 
 _BUSY_MS = 60_000
-"""Time in milliseconds for which a transaction waits for another one to end."""
+"""Maximum time in milliseconds for which a transaction waits for another one to end; then it fails."""
 
 _SETTINGS = ("PRAGMA synchronous = FULL", "PRAGMA foreign_keys = ON")
 _NUMERIC_DIGITS = 15
@@ -51,7 +51,7 @@ class SqliteDialect(SqlDialect):
         return sa.URL.create(self.drivername, database=f"file:{_path(connection)}", query={"mode": "rw", "uri": "true"})
 
     def namespace(self, connection: Connection) -> tuple[str, str | None]:
-        """Return the file's path as OpenLineage's namespace, and None, since SQLite has no server."""
+        """Return the file's path as OpenLineage's namespace, and None: no database name precedes a table's."""
         return f"sqlite://{_path(connection)}", None
 
     def address(self, connection: Connection) -> str:
@@ -59,7 +59,7 @@ class SqliteDialect(SqlDialect):
         return self.namespace(connection)[0]
 
     def connect_args(self, connection: Connection) -> dict[str, Any]:  # noqa: ARG002
-        """Return arguments with which the driver begins no transactions, and a connection is not bound to a thread."""
+        """Return arguments with which the driver does not begin transactions, and any thread can use a connection."""
         return {"isolation_level": None, "check_same_thread": False, "timeout": _BUSY_MS / 1000}
 
     def prepare(self, engine: sa.Engine) -> None:
@@ -122,7 +122,9 @@ class SqliteDialect(SqlDialect):
         return None
 
     def replacement_problem(self, connection: sa.Connection, table: Table) -> tuple[str, str] | None:
-        """Return the problem of a virtual table, or of foreign keys, and the remedy; None if there is none.
+        """Return why a refresh cannot replace the rows of a target, and the remedy; None if it can.
+
+        It cannot if the target is a virtual table or has foreign keys, or if foreign keys with ON DELETE refer to it.
 
         :param connection: an open connection
         :param table: the target
@@ -130,7 +132,7 @@ class SqliteDialect(SqlDialect):
         return sqlite_staging.replacement_problem(connection, table)
 
     def create_staging(self, connection: sa.Connection, target: Table, name: str) -> None:
-        """Create an empty table with columns, checks and unique keys of a target, which has no foreign keys.
+        """Create an empty table with the columns, checks and unique keys of a target; the target has no foreign keys.
 
         :param connection: an open connection
         :param target: the target
@@ -151,7 +153,7 @@ class SqliteDialect(SqlDialect):
         return str(connection.exec_driver_sql("PRAGMA database_list").one()[2])
 
     def fence_lock(self, select: sa.Select[Any]) -> sa.Select[Any]:
-        """Return the query unchanged, since a transaction that writes holds the lock of the whole file."""
+        """Return the query of the fence's row unchanged: a transaction that writes has locked the whole file."""
         return select
 
     def insert(self, table: Any, key: Sequence[str]) -> Any:
@@ -177,7 +179,7 @@ class SqliteDialect(SqlDialect):
         :param target: the target
         :param rows: converted columns, with the target's names
         :param key: key columns of an upsert; empty to insert
-        :return: number of rows that SQLite reports as taken
+        :return: number of rows that SQLite reports as written
         """
         return super().write(connection, target, _as_stored(rows), key)
 
@@ -192,11 +194,13 @@ class SqliteDialect(SqlDialect):
         return None if column.numbered else sa.func.typeof(cursor) != "integer"
 
     def closes_at_once(self) -> bool:
-        """Return True: there is only one writer at a time, and all its rows become visible when it commits."""
+        """Return True: no row can appear below the greatest cursor value, since there is one writer at a time."""
         return True
 
     def next_number(self, connection: sa.Connection, table: Table, column: Column) -> int | None:
-        """Return the number after the greatest ever used in a table with AUTOINCREMENT; None for any other table.
+        """Return the number after the greatest ever used in a table with AUTOINCREMENT.
+
+        None if no number was used yet, and for any other table.
 
         :param connection: an open connection
         :param table: the table
@@ -269,14 +273,14 @@ def _state(code: int) -> str | None:
 
 
 def _of_row(code: int) -> tuple[bool, bool]:
-    """Return two booleans about an error code: whether a row's data may be the cause, and whether it is a duplicate."""
+    """Return whether a row's data may be the cause of an error code, and whether its key exists already."""
     duplicates = (sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
     of_row = code & 0xFF in (sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG)
     return of_row, code in duplicates
 
 
 def _column(row: Any, *, numbered: bool) -> Column:
-    """Return a column, whose kind follows from its declared type by the rules of SQLite's type affinity.
+    """Return a column, whose kind follows from words in its declared type, such as INT, CHAR or TIMESTAMP.
 
     :param row: row of ``PRAGMA table_xinfo``
     :param numbered: whether SQLite numbers the column

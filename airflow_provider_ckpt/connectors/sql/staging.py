@@ -1,4 +1,4 @@
-"""Staging tables beside a target: each holds the rows of one refresh until the refresh is published.
+"""Name, find and drop staging tables beside a target: each holds the rows of one refresh until it is published.
 
 The name of a staging table contains a digest of ledger and pipeline, by which a pipeline's own staging tables are
 found, since SQLite has no comments on tables.

@@ -14,11 +14,13 @@ if TYPE_CHECKING:
 class SqlStagingWriter(SqlWriter):
     """Writer of one lane that writes batches to the staging table of a refresh; see :class:`.SqlWriter`.
 
-    Replays of dead letters are written to the target itself.
+    Batches of side partitions, such as replays of dead letters, are written to the target itself.
     """
 
     def _place(self, task: BatchTask) -> tuple[str | None, str]:
-        """Return schema and name of the staging table of a batch's generation, or of the target for a replay.
+        """Return schema and name of the staging table of a batch's generation; of the target for a side partition.
+
+        The schema is None for the default one.
 
         :param task: the batch
         """

@@ -42,6 +42,8 @@ _STORED: Mapping[str, frozenset[Kind]] = {
 def refuse_target(database: Database, table: Table, key: Sequence[str], pipeline: str) -> None:
     """Raise ConfigError if a table cannot be a target, or its rows cannot be replaced by the key of an upsert.
 
+    Rows can be replaced if a unique key of the table has exactly the columns of the upsert's key.
+
     :param database: the sink's database
     :param table: the target
     :param key: key columns of an upsert; empty for append
@@ -85,6 +87,9 @@ def refuse_untested(database: Database, section: SqlSinkSection, delivery: str, 
 
 def refuse_columns(table: Table, columns: Sequence[tuple[str, str]], pipeline: str) -> None:
     """Raise ConfigError if a target cannot store rows with the given columns.
+
+    It cannot if it lacks one of them, needs a value for a column that the rows do not have, or has a type that does not
+    store all values.
 
     :param table: the target
     :param columns: name and Spark SQL type of each column of the rows

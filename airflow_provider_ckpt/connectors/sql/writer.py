@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _OpenBatch(OpenBatch):
-    """A batch whose transaction is still open, with the number of its rows that the server has taken.
+    """A batch whose transaction is still open, with the number of rows that the target has taken.
 
-    :param taken: number of rows that the server reports as taken
+    :param taken: number of rows that the server reports as written; a trigger may drop or add some of those sent
     """
 
     taken: int
@@ -148,7 +148,7 @@ class SqlWriter:
         :param task: the batch
         :param content: the batch's content without refused rows
         :param receipt: the receipt as it was claimed; its counts are corrected if rows were refused
-        :param taken: number of rows that the server says it has taken
+        :param taken: number of rows that the server reports as written; a trigger may drop or add some of those sent
         """
         connection, target = self._connect(task)
         bookkeeping = self._bookkeeping(target)

@@ -90,7 +90,8 @@ class Bucket:
 
         :param error: the library's error
         :param operation: the operation and its object, for the message, such as ``write s3://bucket/x``
-        :return: the error, which the caller raises; an outage, and recoverable unless access was denied
+        :return: the error, which the caller raises. It is marked as an outage, and as recoverable unless the store
+            has denied access
         """
         from obstore import exceptions
 

@@ -1,4 +1,4 @@
-"""Interface to a file or directory, either in a file system or, as objects below a prefix, in an object store."""
+"""Define the interface to a file or directory in a file system, or to objects below a prefix in an object store."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Location(ABC):
 
     @abstractmethod
     def write(self, data: bytes, *, exclusive: bool = False) -> None:
-        """Write a file as a whole and durably; if that fails, there is no part of it.
+        """Write a file durably and as a whole: after an error, the file has all of the content, or is as it was before.
 
         :param data: content of the file
         :param exclusive: whether to fail if the file exists, instead of replacing it

@@ -60,8 +60,8 @@ def list_objects(directory: ObjectLocation, after: str = "") -> Iterator[StoredO
     :param directory: the prefix
     :param after: yield only objects whose keys are greater than this one; empty for all
     :raises IoError: if the store cannot be reached, or refuses
-    :raises ConfigError: if there is no such bucket, a key that the client library cannot name, or the store reports no
-        e-tags
+    :raises ConfigError: if there is no such bucket, if a key contains ``.``, ``..`` or nothing between two slashes,
+        which the client library cannot read, or if the store reports no e-tags
     """
     import obstore
 
@@ -89,8 +89,8 @@ def list_in_parts(directory: ObjectLocation, keys: Sequence[str]) -> Iterator[St
     :param directory: the prefix
     :param keys: known keys below the prefix, sorted; the parts are chosen so that they have equal numbers of these keys
     :raises IoError: if the store cannot be reached, or refuses
-    :raises ConfigError: if there is no such bucket, a key that the client library cannot name, or the store reports no
-        e-tags
+    :raises ConfigError: if there is no such bucket, if a key contains ``.``, ``..`` or nothing between two slashes,
+        which the client library cannot read, or if the store reports no e-tags
     """
     count = min(_MAX_PARTS, len(keys) // _PART_KEYS) if directory.bucket.lists_from_any_key else 0
     if count < 2:

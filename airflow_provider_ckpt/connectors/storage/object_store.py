@@ -81,7 +81,7 @@ class ObjectLocation(Location):
     def resolve(self, path: str) -> ObjectLocation:
         """Return the location of a URL in this store, or of a path relative to this prefix.
 
-        :param path: the path or URL; the bucket of a URL must accept the same credentials
+        :param path: the path or URL; a URL may name another bucket, which must accept the same credentials
         """
         if "://" not in path:
             return self / path
@@ -227,7 +227,7 @@ class ObjectLocation(Location):
         return True
 
     def objects(self) -> Iterator[str]:
-        """Yield the keys of all objects below this prefix, at any depth, without the prefix itself."""
+        """Yield the keys of all objects below this prefix, at any depth, each without the prefix and its slash."""
         import obstore
 
         start = len(self.key) + 1 if self.key else 0

@@ -48,7 +48,9 @@ class ColumnRules:
 def needed_changes(
     columns: Mapping[str, TableColumn], steps: Sequence[TargetStep], rules: ColumnRules
 ) -> Sequence[TargetStep]:
-    """Return those changes that a table has not made yet, in order; ``type`` of ``add`` and ``widen`` is the format's.
+    """Return those of the given changes that a table has not made yet, in order.
+
+    The type of a column to add or widen is given by the format's own name, not as a Spark SQL type.
 
     The result is empty if the table has no columns, since it gets those of the first rows.
 

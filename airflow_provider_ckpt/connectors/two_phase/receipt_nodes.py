@@ -1,4 +1,4 @@
-"""Nodes of a receipt chain: the receipts of one commit with a summary of all earlier ones, and the file that has both.
+"""Describe a node of a receipt chain and its file: the receipts of one commit, with a summary of all earlier ones.
 
 ``receipts.py`` explains the chain.
 """
@@ -127,9 +127,10 @@ def node_document(
     :param version: version of the table that the commit creates
     :param entries: receipts of the node
     :param reach: the node's summary, by generation and partition
-    :param cut: number of an older node that cannot be read, so that the chain ends at the node that follows it
-    :param schema: schema version whose changes the commit makes to the table's columns
-    :param schema_before: number of the newest node before this one that has a schema version
+    :param cut: number of an older node that cannot be read, so that the chain ends at the node that follows it; None if
+        no such node is known
+    :param schema: schema version whose changes the commit makes to the table's columns; None if it makes none
+    :param schema_before: number of the newest node before this one that has a schema version; None if there is none
     """
     return {
         "format": _FORMAT,

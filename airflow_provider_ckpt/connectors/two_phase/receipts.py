@@ -44,7 +44,7 @@ from airflow_provider_ckpt.core.schema_version import SchemaVersion
 
 _RANDOM_BITS = 32
 _MAX_NAMED = 3
-"""Maximum number of partitions that an error names."""
+"""Maximum number of partitions that the error of an unreadable node names as those with lost receipts."""
 
 
 class ReceiptChain:
@@ -67,10 +67,10 @@ class ReceiptChain:
     ) -> int:
         """Write a node durably and return its number, to be committed as the new head.
 
-        :param previous: head at the version that the commit builds on
+        :param previous: head at the version that the commit builds on; None if that version has no receipts
         :param entries: receipts of the node
         :param version: version of the table that the commit creates
-        :param schema: schema version whose changes the commit makes to the table's columns
+        :param schema: schema version whose changes the commit makes to the table's columns; None if it makes none
         :raises IoError: if the file system or object store fails; no file is left behind
         """
         reach = dict(self._node(previous).receipted) if previous is not None else {}
@@ -243,14 +243,15 @@ class ReceiptChain:
         The node counts only once a commit makes this number the head of the chain. It is greater than the number of
         the previous head, and its random lower bits keep two processes from choosing the same.
 
-        :param before: number of the previous head
+        :param before: number of the previous head; None for the first node
         :param previous: number of the node that the chain continues with; None to end it here
         :param version: version of the table that the commit creates
         :param entries: receipts of the node
         :param reach: the node's summary, by generation and partition; None for an empty one
-        :param cut: number of an older node that cannot be read, so that the chain ends at the node that follows it
-        :param schema: schema version whose changes the commit makes to the table's columns
-        :param schema_before: number of the newest node before this one that has a schema version
+        :param cut: number of an older node that cannot be read, so that the chain ends at the node after it; None if
+            the chain is not cut
+        :param schema: schema version whose changes the commit makes to the table's columns; None if it makes none
+        :param schema_before: number of the newest node before this one that has a schema version; None if there is none
         """
         document = node_document(previous, version, entries, reach or {}, cut, schema, schema_before)
         count = ((before or 0) >> _RANDOM_BITS) + 1
@@ -287,8 +288,8 @@ class ReceiptChain:
         """Return a receipt node, read from its file; the newest node that was read is cached.
 
         :param number: number of the node
-        :param newer: the node that names this node as previous; its summary tells the error, if this node cannot be
-            read, which receipts are lost
+        :param newer: the node that names this node as previous, None for the head; if this node cannot be read, the
+            error states by the summary of ``newer`` which receipts are lost
         :raises ReceiptsUnreadableError: if the file is missing or damaged
         """
         if self._newest is not None and self._newest[0] == number:

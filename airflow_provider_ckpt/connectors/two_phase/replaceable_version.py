@@ -1,4 +1,4 @@
-"""Interface to one version of a table, which a commit can replace by a version with entirely different rows."""
+"""Define the interface to a version of a table that a commit can replace by a version with entirely different rows."""
 
 from __future__ import annotations
 

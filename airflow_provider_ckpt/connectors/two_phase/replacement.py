@@ -73,7 +73,9 @@ class ReplacesTable(ABC):
         log.info("%s: removed %s files of refreshes that were not published", self._context.pipeline, f"{len(files):,}")
 
     def row_counts(self, key: BatchKey) -> tuple[int, int]:
-        """Return the number of staged rows, by the receipts, and of rows in the table; see :class:`ReplacingSink`.
+        """Return the number of rows staged by a refresh and of rows in the table; see :class:`ReplacingSink`.
+
+        The staged rows are those that the receipts of the refresh count.
 
         Both are 0 if there is no table.
 
@@ -88,7 +90,7 @@ class ReplacesTable(ABC):
         """Return whether all rows of a refresh are staged and all its files are intact; see :class:`ReplacingSink`.
 
         :param key: the batch that publishes the refresh
-        :param rows_end: position after the last one that may contain rows
+        :param rows_end: position after all rows of the refresh; its receipts must cover every position before it
         """
         version = self._version()
         if version is None or version.target is None:
@@ -101,6 +103,8 @@ class ReplacesTable(ABC):
         :param task: the batch that publishes
         :param epoch: epoch of the run
         :param limits: limits beyond which nothing is published; None if a user has approved the refresh
+        :return: the verdict and its receipt; ``not_attempted`` if a limit is exceeded; ``failed`` with the error
+        :raises FencedError: if the fence is at a newer epoch
         """
         try:
             return self._publish(task, epoch, limits)
@@ -137,7 +141,8 @@ class ReplacesTable(ABC):
     ) -> Callable[[int, int], bool] | None:
         """Return a function that commits the effect of the publishing batch; None if a limit is exceeded.
 
-        The function takes the epoch and the number of the new receipt node, and returns False if another writer
+        The function replaces the rows of the table, or only commits the receipt if the batch's instruction is not
+        ``deliver``. It takes the epoch and the number of the new receipt node, and returns False if another writer
         committed first.
 
         :param version: the newest version of the table

@@ -2,9 +2,9 @@
 
 Receipts survive such a change: a restore keeps Delta's ``txn`` actions, and a rollback keeps Iceberg's properties. But
 each receipt node records the version of the table that its commit created, and the table's own history shows from which
-versions its content derives. This is checked before each commit, so lost receipts are always at the end of the chain;
-only a removed or altered file can be lost anywhere in it. The file ``accepted`` records the version that the newest
-fence found intact, or that a user accepted.
+versions its content derives. This is checked before each commit, so receipts whose rows were removed are always the
+newest ones of the chain; only a receipt file that was removed or altered can be anywhere in it. The file ``accepted``
+records the version that the newest fence found intact, or that a user accepted.
 """
 
 from __future__ import annotations

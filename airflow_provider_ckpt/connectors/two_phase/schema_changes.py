@@ -50,6 +50,8 @@ class ChangesColumns(ABC):
         :param epoch: epoch of the run
         :param version: the schema version
         :param steps: the changes of the table
+        :raises FencedError: if the fence is at a newer epoch
+        :raises SinkError: if the table is gone, or this or a newer version of the source partition has a receipt
         """
         retries = CommitRetries(self._pipeline, self._pipeline.sink.place)
         tried = False
@@ -104,7 +106,7 @@ class ChangesColumns(ABC):
 
 
 def _receipted(version: AlterableVersion) -> list[SchemaVersion]:
-    """Return the schema versions that have a receipt, in the chain or from the time before the table.
+    """Return the schema versions that have a receipt, in the chain or in files from before the table was created.
 
     :param version: the newest version of the table
     """

@@ -54,7 +54,9 @@ class StagedRefresh:
         return [StagedBatch.of_receipt(entry) for entry in sorted(self.entries, key=lambda entry: entry.receipt.key)]
 
     def defect(self, version: ReplaceableVersion, rows_end: int) -> str | None:
-        """Return the reason why the refresh cannot be published, as a part of an error message; None if it is complete.
+        """Return the reason why the refresh cannot be published; None if it is complete.
+
+        It is a part of an error message, such as ``positions [3, 5) of it are not staged``.
 
         :param version: the newest version of the table
         :param rows_end: position after the last one that may contain rows
@@ -85,9 +87,10 @@ def abandoned_batches(
 ) -> list[StagedBatch]:
     """Return the batches that refreshes before a generation have staged, and that can never be published.
 
-    Receipts alone do not prove that a batch can never be published: if the table was set back, they lack a publication
-    whose files may be part of a newer version. So either the ledger says that a refresh was abandoned, or its
-    publication has a receipt ``void``. The search ends at the newest receipt of rows in the table.
+    A batch is returned if the ledger says that its refresh was abandoned, or the receipt of its refresh's publishing
+    batch is ``void``. That no other receipt follows proves nothing: if the table was set back, the receipt of a
+    publication may be lost whose files are part of a newer version. The receipts are searched from the newest to the
+    newest one of a batch with rows in the table.
 
     :param version: the newest version of the table
     :param receipts: the pipeline's receipts at the table

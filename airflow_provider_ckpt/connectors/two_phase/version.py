@@ -1,4 +1,4 @@
-"""Interfaces to a table of a two-phase sink: open the table, inspect one version, and commit the next version."""
+"""Define the interfaces to a table of a two-phase sink: open the table, inspect one version, commit the next one."""
 
 from __future__ import annotations
 

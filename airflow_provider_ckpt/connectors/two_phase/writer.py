@@ -92,6 +92,12 @@ class TableWriter(ABC, Generic[V]):
         """Stage a batch; if the batch has a receipt already, return the receipt's verdict instead.
 
         See :meth:`.sink_protocol.Writer.deliver`.
+
+        :param task: the batch and its attempt
+        :param content: the batch's rows and dead letters
+        :return: the outcome: ``staged``, the receipt's verdict, or ``failed`` with the error; or the errors of the rows
+            that the table cannot store, after which nothing is staged
+        :raises FencedError: if the fence is at a newer epoch
         """
         try:
             version = self._open_version()

@@ -1,1 +1,1 @@
-"""Commands that change the ledger; each is one transaction that locks the row of the pipeline's lease."""
+"""Change the ledger by commands; each is one transaction that locks the row of the pipeline's lease."""

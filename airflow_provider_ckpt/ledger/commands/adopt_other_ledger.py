@@ -20,8 +20,8 @@ class AdoptionCommands(Session):
     ) -> ActionResult:
         """Take over another ledger's receipts in the sink, for a pipeline whose former ledger was lost.
 
-        From then on, this ledger reads and writes the pipeline's receipts in the sink under the other ledger's id. The
-        stored state of the sink is cleared, and the audit log gets an event.
+        From then on, this ledger reads and writes the pipeline's receipts in the sink under the other ledger's id. What
+        this ledger has recorded of the sink, to detect a changed sink, is deleted, and the audit log gets an event.
 
         :param lease: lease of the pipeline; the command is refused if its epoch or owner is no longer current
         :param ledger_id: id of the other ledger, under which the sink stores the receipts

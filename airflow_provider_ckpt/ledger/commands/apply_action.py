@@ -78,7 +78,7 @@ def apply(work: UnitOfWork, action: Action, *, actor: str, reason: str | None) -
 
 
 def _refuse_duplicates(work: UnitOfWork, action: Action) -> None:
-    """Refuse to read ranges again whose dead letters a replay has delivered, which would deliver their rows twice.
+    """Refuse to read ranges again whose dead letters a replay has delivered or will deliver: rows would come twice.
 
     The check applies to range replays only. It is omitted if the user chose ``--with-replayed`` or the sink replaces
     rows by key.

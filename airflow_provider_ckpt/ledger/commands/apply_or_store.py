@@ -21,7 +21,7 @@ ACTION_TTL = timedelta(seconds=60)
 """TTL of the lease that an action acquires for itself; the action's single transaction releases it at the end."""
 
 _NEED_RUN = NEED_RECEIPTS_READ | NEED_COLUMNS
-"""Actions that only a run applies."""
+"""Actions that only a run applies: those that need the sink's fence or receipts, or the source's columns."""
 
 
 def apply_or_store(
@@ -44,7 +44,8 @@ def apply_or_store(
     :param reason: the user's explanation, which the audit log stores; None if there is none
     :param is_dead: function that returns whether the process of a lease owner has certainly ended
     :return: the result: whether the action was applied, or its number if it was stored
-    :raises LedgerStateError: if the pipeline's state does not allow the action, or it has a command of its own
+    :raises LedgerStateError: if the pipeline's state does not allow the action, or another command of the ledger is
+        meant for it, as for deleting a pipeline
     """
     refuse_own_command(action.kind, pipeline)
     lease = None

@@ -16,8 +16,9 @@ from airflow_provider_ckpt.ledger.store import lease as lease_store
 class DeadLetterIndex:
     """Index of a pipeline's dead letters, as read from the ledger in one snapshot.
 
-    :param entries: entries of the index, in order
-    :param rereads: ranges of the source that were read again; older dead letters inside them are obsolete
+    :param entries: entries of the index, by batch, error type and ordinal
+    :param rereads: ranges of the source that were read again; dead letters inside them are obsolete if their generation
+        is older than the one that read the range again
     """
 
     entries: list[IndexEntry]

@@ -29,14 +29,16 @@ class PipelineDeletionCommands(Session):
         epoch: int | None = None,
         proposal: str | None = None,
     ) -> None:
-        """Delete everything that the ledger stores of a pipeline except its audit log and its lease row.
+        """Delete everything that the ledger stores of a pipeline except its audit log and the row of its lease.
 
-        The sink is not changed. The lease row remains so that epochs continue to grow if the name is used again.
+        That row has the newest epoch, and remains so that epochs continue to grow if the name is used again. The sink
+        is not changed.
 
         :param pipeline: name of the pipeline
         :param actor: the user who requests the action, such as ``cli:ann@host7``
         :param reason: the user's explanation, which the audit log stores
-        :param is_dead: function that returns whether the process of a lease owner has certainly ended
+        :param is_dead: function that returns whether the process of a lease owner has certainly ended; its lease then
+            does not count as held
         :param epoch: newest epoch of the pipeline that the user has seen; None to accept any epoch
         :param proposal: id of the approved proposal that is used up in the same transaction; None if the action needs
             no approval

@@ -85,7 +85,7 @@ class DryRunCommands(Session):
         :param origin: place and user of the proposal, such as ``page:7:orders`` for user 7 on the page; the stored
             origin must be the same
         :param actor: the user; the proposal must be this user's own
-        :param reason: the user's reason
+        :param reason: the user's explanation, of which only the presence is checked; None if there is none
         :param check: function that raises an error if the user may not carry the action out; the proposal stays open
             then
         :return: the proposal in the state ``approved``
@@ -101,10 +101,10 @@ class DryRunCommands(Session):
             return replace(found, state=ProposalState.APPROVED, answered_by=actor)
 
     def record_look(self, pipeline: str, kind: str, detail: Mapping[str, Any], *, actor: str) -> None:
-        """Record in the audit log that a user has viewed data of the source.
+        """Record in the audit log that a user has viewed data of the source, such as the content of dead letters.
 
         :param pipeline: name of the pipeline
-        :param kind: kind of the event
+        :param kind: kind of the event, such as ``dead_letters_read``
         :param detail: detail of the event, JSON-ready
         :param actor: the user
         :raises ConfigError: if the ledger does not know the pipeline
@@ -127,7 +127,11 @@ class DryRunCommands(Session):
 
 
 def _partitions_of(action: Action) -> list[str]:
-    """Return the ids of the partitions that an action names, sorted and each only once."""
+    """Return the ids of the partitions that an action changes, sorted and each only once.
+
+    They are those of its batches, positions, ranges and dead letters. Dead letters to replay do not count, since they
+    are sent in a side partition.
+    """
     names = [key.partition for key in action.batches]
     names += [*action.positions, *(name for name, _ in action.ranges)]
     if action.kind is not ActionKind.REPLAY_DEAD_LETTERS:

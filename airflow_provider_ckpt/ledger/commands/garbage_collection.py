@@ -177,7 +177,7 @@ class GarbageCollection:
         ]
 
     def _side_partitions(self, connection: Connection) -> PortionResult:
-        """Delete side partitions that have ended, after storing their totals with their generation.
+        """Delete the rows of :meth:`_finished_side_partitions`, after storing their totals with their generation.
 
         :meth:`_receipts` deletes their receipts.
 
@@ -226,7 +226,8 @@ class GarbageCollection:
     def _merge(self, connection: Connection) -> PortionResult:
         """Merge one portion of the receipts of ended generations that are still stored one per batch.
 
-        Receipts are merged when the low watermark passes them; it had not reached these when their generation ended.
+        During a generation, the low watermark merges the receipts that it passes. What it had not reached at the
+        generation's end is merged here, unless :meth:`_receipts` deletes the generation's receipts.
 
         :return: the decrease in the number of rows, and whether another portion follows
         """
@@ -255,8 +256,9 @@ class GarbageCollection:
     def _snapshots(self, connection: Connection) -> PortionResult:
         """Delete one portion of the snapshots of partitions' positions that are no longer needed.
 
-        Snapshots younger than ``keep`` are kept, as are those that the low watermark needs. Of the snapshots that are
-        older than a day, only one per hour is kept.
+        Snapshots younger than ``keep`` are kept, as are those with which the low watermark will move: all since the
+        first one of the present generation whose end of the plan is beyond it. Of the snapshots that are older than a
+        day, only one per hour is kept.
 
         :return: the number of these snapshots, and whether another portion follows
         """

@@ -12,6 +12,8 @@ from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
 def record_generations(work: UnitOfWork, events: Sequence[Event], reason: str | None = None) -> None:
     """Store the starts and ends of generations that some events report, and add side partitions that were started.
 
+    A rewind also clears the state that the source stored at its last planning of the partition.
+
     :param work: partitions of the pipeline, loaded under its lease in the command's transaction; new side partitions
         are added to it
     :param events: events of a command; only rewinds and starts of side partitions are considered

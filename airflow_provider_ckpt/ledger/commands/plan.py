@@ -108,8 +108,8 @@ def plan(work: UnitOfWork, found: Plan) -> list[Batch]:
     :param work: partitions of the pipeline, loaded under its lease in the command's transaction
     :param found: the result of the source's planning
     :return: the new batches
-    :raises LedgerStateError: if the pipeline is draining or stopped, a range does not continue its partition, or a file
-        does not continue the pipeline's list of files
+    :raises LedgerStateError: if the pipeline is draining or stopped, a range neither continues its partition nor fills
+        a gap, or a file does not continue the pipeline's list of files
     """
     batches: list[Batch] = []
     for planned in found.batches:

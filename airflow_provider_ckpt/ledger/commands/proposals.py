@@ -73,9 +73,9 @@ class ProposalCommands(Session):
             return _load_newest(connection, origin)
 
     def proposal_to_answer(self, origin: str) -> ProposalRecord:
-        """Return the newest proposal of a task, which a user is to approve or reject, and reopen it.
+        """Return the newest proposal of a task, which a user is to approve or reject.
 
-        An approval that was given before and not used yet is withdrawn.
+        If it was approved before and the approval not used yet, the approval is withdrawn.
 
         :param origin: the Airflow task that stored the proposal: DAG, run and task
         :raises LedgerStateError: if there is no proposal that can still be approved
@@ -96,8 +96,9 @@ class ProposalCommands(Session):
         :param proposal_id: id that the question showed
         :param digest: digest that the question showed; an approval is refused if the stored proposal has another one
         :param approved: True if the proposal was approved; False if it was rejected, or not answered in time
-        :param actor: the user who answered; None if no user did
-        :raises LedgerStateError: if the proposal can no longer be approved
+        :param actor: the user who answered; None if no user did, which counts as a rejection
+        :raises LedgerStateError: if there is no such proposal, or the answer is an approval and the proposal can no
+            longer be approved; a rejection then changes nothing
         """
         with self._writing() as connection:
             found = _load_locked(connection, proposal_id)
@@ -148,14 +149,14 @@ class ProposalCommands(Session):
 
 
 def load_own(connection: Connection, proposal_id: str, *, pipeline: str, origin: str, actor: str) -> ProposalRecord:
-    """Return an open proposal that a user has made, locked until the transaction ends.
+    """Return an open proposal that a user has made, which has no answer yet, locked until the transaction ends.
 
     :param connection: connection inside a transaction
     :param proposal_id: id of the proposal
     :param pipeline: the pipeline that the proposal must be for
     :param origin: the origin that the proposal must have
     :param actor: the user who must have made the proposal
-    :raises LedgerStateError: if there is no such proposal, or it is no longer open
+    :raises LedgerStateError: if there is no such proposal, it is no longer open, or it was altered after it was stored
     """
     found = _load_locked(connection, proposal_id)
     proposal = found.proposal
@@ -189,7 +190,8 @@ def use_up(
     :param pipeline: name of the pipeline that was changed
     :param actor: the user in whose name the pipeline was changed; must be the user who approved the proposal
     :return: detail of the event for the audit log: the proposal, its digest, and the user and task that requested it
-    :raises LedgerStateError: if the proposal is not approved, was used already, or is for another action
+    :raises LedgerStateError: if the proposal is not approved, has expired, was used already or altered, or is for
+        another action
     """
     found = _load_locked(connection, proposal_id)
     _check(connection, found, ProposalState.APPROVED)

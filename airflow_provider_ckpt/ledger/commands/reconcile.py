@@ -28,8 +28,8 @@ def reconcile(work: UnitOfWork, receipts: Iterable[Receipt], lost_replays: LostR
     :param work: partitions of the pipeline, loaded under its lease in the command's transaction
     :param receipts: the sink's receipts, read after the sink was fenced
     :param lost_replays: replays of dead letters that have receipts in the sink and are unknown to the ledger
-    :return: the receipts that were new to the ledger, the batches whose attempts were ended, and the rewinds that were
-        repeated
+    :return: the receipts that were new to the ledger, the batches whose attempts were ended, and the rewinds that a
+        restored ledger had lost and that were repeated, as receipts of newer generations show
     :raises LedgerStateError: if a receipt is of a source partition that the ledger does not know
     """
     result = Reconciliation()

@@ -20,7 +20,7 @@ class RefreshCommands(Session):
 
         :param lease: lease of the pipeline; the command is refused if its epoch or owner is no longer current
         :param partition: id of the source partition
-        :param extent: positions and snapshot of the refresh
+        :param extent: end of the positions that contain rows, and the snapshot of the source that all batches read
         :param now: time of the command
         :param reason: the reason, stored in the history of generations
         """

@@ -67,8 +67,8 @@ class ActionCommands(Session):
             no approval
         :return: the result: whether the action was applied, or its number if it was stored
         :raises ConfigError: if the ledger does not know the pipeline, or actor or a required reason is missing
-        :raises LedgerStateError: if the pipeline's state does not allow the action, or the proposal is for another one;
-            nothing is changed then
+        :raises LedgerStateError: if the pipeline's state does not allow the action, the proposal is for another one, or
+            the action accepts or moves away from a changed sink (except in a dry run); nothing is changed then
         """
         with self._writing() as connection:
             status.require_pipeline(connection, pipeline)

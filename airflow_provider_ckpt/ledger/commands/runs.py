@@ -77,7 +77,7 @@ class RunCommands(Session):
             lease_store.insert_pipelines(connection, pipelines)
 
     def renew(self, lease: Lease) -> None:
-        """Extend the lease by its TTL from now, so that no other owner takes it over.
+        """Extend the lease by its TTL from now, even after its expiry, so that no other owner takes it over.
 
         :raises StaleEpochError: if a newer epoch was granted, or the lease was released
         """
@@ -120,8 +120,8 @@ class RunCommands(Session):
     def record_refusal(self, pipeline: str, owner: str, error: str) -> None:
         """Record the error of a run that was refused before it held the lease.
 
-        :meth:`failed_runs` returns the error until a run succeeds. An event is added to the audit log only if the
-            newest run has not failed with the same error. Nothing happens if the ledger does not know the pipeline.
+        Until a run succeeds, :meth:`failed_runs` returns the error. An event is added to the audit log only if the
+        newest run has not failed with the same error. Nothing happens if the ledger does not know the pipeline.
 
         :param pipeline: name of the pipeline
         :param owner: owner of the lease that the run wanted
@@ -139,7 +139,7 @@ class RunCommands(Session):
         :param pipeline: name of the pipeline
         :param epoch: epoch of the lease
         :param owner: owner of the lease
-        :raises StaleEpochError: if the lease has another epoch or another owner
+        :raises StaleEpochError: if the lease has another epoch or another owner, or was released
         """
         with self._writing() as connection:
             return lease_store.renew(connection, pipeline, epoch, owner)
@@ -164,7 +164,7 @@ class RunCommands(Session):
         """Store source partitions that the ledger does not know yet, each with its first position as the checkpoint.
 
         :param lease: lease of the pipeline; the command is refused if its epoch or owner is no longer current
-        :param partitions: first position of each source partition; known partitions are checked only
+        :param partitions: first position of each source partition; of known partitions only the identity is checked
         :param files: for a source of files, the files from whose sizes the first positions of new partitions were
             computed, stored in the same transaction
         :param now: time of the command; None for the current time

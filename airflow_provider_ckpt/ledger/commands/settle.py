@@ -36,7 +36,7 @@ from airflow_provider_ckpt.ledger.types import Settlement
 from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
 
 NO_ERROR_REPORTED = ErrorInfo(ErrorType.GENERIC, "the lane reported that the batch failed, but not with which error")
-"""Error that is stored for a failed outcome without an error. No rule covers its type, so it halts the run."""
+"""Error that is stored for a failed outcome without an error; its type is one with which the run is halted."""
 
 NewReceipts = list[tuple[Receipt, dict[str, int]]]
 
@@ -193,7 +193,7 @@ def cancel_open_attempts(work: UnitOfWork) -> list[BatchKey]:
 
 
 def touched_partitions(work: UnitOfWork) -> list[Partition]:
-    """Return the partitions that the current command may change."""
+    """Return the partitions whose batches the current command has loaded; it changes no others."""
     return [item.partition for item in work.touched_partitions]
 
 
@@ -221,7 +221,7 @@ def store_result(work: UnitOfWork, kind: str, fresh: NewReceipts, window: timede
     """Store a settlement: changed partitions, low watermarks, new dead letters, and an event with the new receipts.
 
     :param work: the partitions, with the outcomes already applied
-    :param kind: kind of the event: ``settled`` or ``lost``
+    :param kind: kind of the event: ``settled``, or ``lost`` if Spark was lost before it could report outcomes
     :param fresh: the receipts that were new to the ledger, each with its dead letters counted by error type
     :param window: the recovery window, by which the low watermark follows the checkpoint; None or zero moves the low
         watermark to the checkpoint

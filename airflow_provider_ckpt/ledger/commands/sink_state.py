@@ -46,7 +46,7 @@ def store_unaccepted(work: UnitOfWork, evidence: UnfinishedAcceptance) -> None:
 
 
 def store_accepted(work: UnitOfWork, accepted: AcceptedSink, actor: str) -> None:
-    """Store losses of the sink that a user has accepted, in an event; later audits do not report them.
+    """Store losses of the sink that a user has accepted, in an event; later runs and audits do not report them.
 
     :param work: partitions of the pipeline, loaded under its lease in the command's transaction
     :param accepted: the lost receipts and rows

@@ -20,7 +20,10 @@ class SinkCommands(Session):
     """Commands and queries about the state in which runs left a pipeline's sink; ``sink_state.py`` implements them."""
 
     def expected_sink_state(self, pipeline: str) -> ExpectedSinkState:
-        """Return the state in which the newest run left the sink: fence, target and location."""
+        """Return the state in which the newest run left the sink: fence, target and location.
+
+        They are None as long as no batch has begun, or if the ledger does not know the pipeline.
+        """
         with self._reading() as connection:
             return sink_state.load_expected_state(connection, pipeline)
 
@@ -54,7 +57,7 @@ class SinkCommands(Session):
             store_unaccepted(work, evidence)
 
     def first_positions(self, pipeline: str) -> dict[str, int]:
-        """Return the lowest position at which any generation of each partition began, by partition id."""
+        """Return, by partition id, the lowest of the positions at which the partition's generations began."""
         with self._reading() as connection:
             return sink_state.first_positions(connection, pipeline)
 

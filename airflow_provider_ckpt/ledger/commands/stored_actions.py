@@ -1,4 +1,4 @@
-"""Stored actions: users' actions that could not be applied at once, until a run applies or refuses them.
+"""Store users' actions that cannot be applied at once, and apply or refuse them in a run.
 
 A run applies them between its waves; those that need a new epoch, such as a rewind, only when it starts.
 """

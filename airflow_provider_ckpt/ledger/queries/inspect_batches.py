@@ -1,4 +1,4 @@
-"""Queries of ``airflow ckpt inspect``: details of one batch, of one partition, or of all unresolved batches.
+"""Query details of one batch, of one partition, or of all unresolved batches, for ``airflow ckpt inspect``.
 
 Of a batch that the checkpoint has passed, only its range receipt and its events in the audit log remain.
 """
@@ -39,7 +39,10 @@ def inspect(connection: Connection, pipeline: str, what: BatchKey | str | None) 
 
 
 def _unresolved(connection: Connection, pipeline: str) -> dict[str, Any]:
-    """Return all batches that block a checkpoint, and the planned ranges without a batch, as a JSON-ready dict."""
+    """Return all batches that block a checkpoint, and the gaps of each partition, as a JSON-ready dict.
+
+    Gaps are ranges beyond the checkpoint that were planned and that no batch covers any more.
+    """
     phase = status.require_pipeline(connection, pipeline).phase
     stored = status.partitions(connection, pipeline)
     blocking = [batch for item in stored.values() for batch in item.partition.blocking.values()]
@@ -110,6 +113,8 @@ def _partition(connection: Connection, pipeline: str, name: str) -> dict[str, An
 
 def _batch(connection: Connection, pipeline: str, key: BatchKey) -> dict[str, Any]:
     """Return details of one batch as a JSON-ready dict: its stored values, attempts, dead letters and newest events.
+
+    If the ledger stores the batch no longer, a remark says why, such as ``resolved: the checkpoint has passed it …``.
 
     :raises LedgerStateError: if the partition has no such batch
     """

@@ -45,7 +45,7 @@ def lag_history(
     :param connection: connection whose transaction reads one snapshot
     :param pipelines: names of the pipelines
     :param times: the times, oldest first
-    :return: for each pipeline, a point for each time at which it had such a partition
+    :return: for each pipeline, a point for each time at which at least one of its partitions counts
     """
     chosen = sa.select(_P.pipeline, _P.partition, _P.moved_at, _P.planned_end, _P.committed).where(
         _P.pipeline.in_(pipelines), _P.side_end.is_(None)

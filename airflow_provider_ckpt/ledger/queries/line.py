@@ -24,7 +24,7 @@ from airflow_provider_ckpt.ledger.store import tables
 from airflow_provider_ckpt.ledger.store.receipts import from_row
 
 MAX_PIECES = 1000
-"""Number of batches, and of range receipts, above which they are grouped or sampled."""
+"""Number of batches above which they are grouped, and number of range receipts above which they are sampled."""
 
 MAX_DEAD_LETTERS = 500
 """Maximum number of entries of the dead letter index in one number line."""
@@ -40,10 +40,10 @@ class DeadLetterPiece:
     """Entry of the dead letter index, reduced to the values that a number line shows.
 
     :param key: the batch
-    :param range: range of the source that contains their records; it may contain other records, too
+    :param range: range of positions that contains the records of these dead letters, and perhaps other records
     :param records: number of dead letters
-    :param error_type: their error type
-    :param state: their state, such as ``parked``
+    :param error_type: error type of all of them
+    :param state: state of all of them, such as ``parked``
     """
 
     key: BatchKey
@@ -121,7 +121,7 @@ def lines(
     :param after: only partitions whose id is greater, for the next page; None for all
     :param limit: maximum number of partitions
     :param window: the range of positions to describe; None for the range from shortly before the low watermark to the
-        end
+        end of the plan or of the known source
     :param buckets: number of buckets into which the window is divided if there are many batches or receipts
     """
     query = sa.select(tables.partition).where(_P.pipeline == pipeline).order_by(_P.partition).limit(limit)
@@ -200,7 +200,7 @@ def _first_end(connection: Connection, row: sa.RowMapping) -> int | None:
 
 
 def _receipts_in(row: sa.RowMapping, window: Range) -> sa.ColumnElement[bool]:
-    """Return the SQL condition for the receipts that begin in a window, and the last receipt that begins before it.
+    """Return the SQL condition that selects the receipts that begin in a window, and the last one that begins before.
 
     :param row: the partition's row in the table ``partition``
     :param window: range of positions that the number line shows

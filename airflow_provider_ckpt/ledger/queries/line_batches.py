@@ -1,4 +1,4 @@
-"""Queries of a partition's batches for its number line: grouped or single batches, the blocking batch, and gaps."""
+"""Query a partition's batches for its number line: in groups or one by one, the blocking batch, and gaps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from airflow_provider_ckpt.core.ranges import START, Range
 from airflow_provider_ckpt.ledger.store import tables
 
 MAX_GAPS = 100
-"""Maximum number of gaps in one number line."""
+"""Maximum number of gaps in one number line; further ones are left out."""
 
 _B = tables.batch.c
 _NO_SUPERSEDED = _B.state != BatchState.SUPERSEDED.value
@@ -72,10 +72,10 @@ def _overlaps(window: Range) -> sa.ColumnElement[bool]:
 
 
 def batch_groups(connection: Connection, row: sa.RowMapping, window: Range, width: int) -> Sequence[Any]:
-    """Return the batches of a partition in groups, by one pass over all of them.
+    """Return the batches of a partition in groups, by one pass over all of them; superseded batches are left out.
 
     A group contains the batches of one state that begin in one bucket of the window. Those that begin before the window
-    and reach into it are in the first bucket; those outside the window form a group of their own. A group has the
+    and reach into it are in the first bucket; those of one state outside the window are one group. A group has the
     columns ``state``, ``bucket`` (None outside the window), ``start`` and ``end`` (first position of its batches, and
     first one after them), ``batches`` (their number), ``seq`` (the lowest), ``attempts`` (the highest number of them),
     ``positions`` (the number of positions beyond the checkpoint), and the numbers of the batches that
@@ -139,7 +139,7 @@ def grouped_pieces(connection: Connection, row: sa.RowMapping, groups: Sequence[
 
 
 def single_pieces(connection: Connection, row: sa.RowMapping, window: Range) -> list[BatchPiece]:
-    """Return a piece for each batch in a window, in order.
+    """Return a piece for each batch that overlaps a window, in order; superseded batches are left out.
 
     :param connection: connection whose transaction reads one snapshot
     :param row: the partition's row in the table ``partition``
@@ -170,9 +170,9 @@ def _piece(row: sa.RowMapping, found: Any, batches: int, error: Mapping[str, Any
 
 
 def passed_ranges(connection: Connection, row: sa.RowMapping) -> list[Range]:
-    """Return the ranges of the stored batches at or before the checkpoint, whose receipts are not merged yet.
+    """Return the ranges of the batches before the checkpoint that are still stored, since they have no receipt.
 
-    These are batches that were sent at most once and whose receipt has not arrived.
+    They were sent at most once, and never confirmed.
 
     :param connection: connection whose transaction reads one snapshot
     :param row: the partition's row in the table ``partition``
@@ -182,7 +182,7 @@ def passed_ranges(connection: Connection, row: sa.RowMapping) -> list[Range]:
 
 
 def gaps_between(connection: Connection, row: sa.RowMapping) -> list[Range]:
-    """Return the gaps between the batches beyond the checkpoint, at most 100.
+    """Return the gaps between the batches beyond the checkpoint, of more than 100 the first 100.
 
     :param connection: connection whose transaction reads one snapshot
     :param row: the partition's row in the table ``partition``

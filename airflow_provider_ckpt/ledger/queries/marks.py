@@ -1,4 +1,4 @@
-"""Query of the events of a pipeline in a period that a timeline marks: leases of runs, and actions of users."""
+"""Query the events of a pipeline that a timeline marks in a period: leases of runs, and actions of users."""
 
 from __future__ import annotations
 

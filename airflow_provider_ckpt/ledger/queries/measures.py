@@ -1,4 +1,4 @@
-"""Query of the values that a run's metrics report: most delayed checkpoint, parked dead letters, expired ranges.
+"""Query the values that a run's metrics report: most delayed checkpoint, parked dead letters, expired ranges.
 
 An expired range is one whose records recovery can no longer compare with the source: the low watermark has passed it
 without a receipt, or the source has deleted its records.

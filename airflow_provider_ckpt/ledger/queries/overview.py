@@ -125,7 +125,7 @@ def overview(connection: Connection, pipeline: str | None, now: datetime | None)
     :param connection: connection whose transaction reads one snapshot
     :param pipeline: name of the pipeline; None for all
     :param now: time from which ages are calculated; None for the database's time
-    :return: the state; its list is empty if there is no such pipeline
+    :return: the state; :attr:`Overview.pipelines` is empty if there is no such pipeline
     """
     now = now or database_time(connection)
     tasks = pipeline_tasks.tasks_by_pipeline(connection, pipeline)
@@ -184,7 +184,7 @@ def _only(query: sa.Select[Any], column: sa.ColumnElement[str], of_one: bool) ->
 
 
 def _positions(of_one: bool) -> sa.Subquery:
-    """Build a query that sums up the positions of the source partitions of each pipeline.
+    """Build a query of sums over each pipeline's source partitions, such as its lag, from their positions.
 
     :param of_one: whether to select only the pipeline that the bound parameter ``name`` names
     """
@@ -326,7 +326,8 @@ def _count(values: sa.ColumnElement[int], condition: sa.ColumnElement[bool]) -> 
 def _blockers(by_state: sa.CTE) -> sa.Subquery:
     """Build a query that ranks the first held or failing batch of each partition within its pipeline.
 
-    Held batches come first, then failing ones; both are in the order of partitions.
+    Held batches come first, then failing ones; both are in the order of partitions. The first in rank is the
+    pipeline's :attr:`~PipelineOverview.blocker`.
     """
     c = by_state.c
     is_held = c.state == BatchState.HELD.value

@@ -55,7 +55,7 @@ class PageQueries(Session):
             return load_failures(connection, prefix)
 
     def planned_pipeline(self, pipeline: str) -> PlannedPipeline | None:
-        """Return a pipeline with the tasks that have planned it; None if there is no such pipeline."""
+        """Return a pipeline with the Airflow tasks that have planned it; None if there is no such pipeline."""
         with self._reading() as connection:
             return pipeline_tasks.planned_pipeline(connection, pipeline)
 
@@ -85,7 +85,7 @@ class PageQueries(Session):
         :param after: only partitions whose id is greater, for the next page; None for all
         :param limit: maximum number of partitions
         :param window: the range of positions to describe; None for the range from shortly before the low watermark to
-            the end
+            the end of the plan, or of the source if that is known to be further
         :param buckets: number of buckets into which the window is divided if there are many batches or receipts
         """
         with self._reading() as connection:
@@ -94,7 +94,7 @@ class PageQueries(Session):
             )
 
     def refreshes(self, pipeline: str) -> list[RefreshProgress]:
-        """Return the progress of a pipeline's refreshes that are not published, by partition, at most 20.
+        """Return the progress of a pipeline's refreshes that are not published, in the order of partitions, at most 20.
 
         :param pipeline: name of the pipeline
         """
@@ -180,7 +180,7 @@ class PageQueries(Session):
     def proposal_page(self, pipeline: str, *, limit: int = 50) -> list[dict[str, Any]]:
         """Return the newest proposals of a pipeline, newest first, as dicts by column of the ledger's table.
 
-        The columns with the text of the question are left out.
+        The columns ``subject`` and ``body`` are left out: the text of the question that asks for the approval.
 
         :param pipeline: name of the pipeline
         :param limit: maximum number of proposals
@@ -202,8 +202,8 @@ class PageQueries(Session):
     def partition_rows(self, pipeline: str, *, limit: int = 500) -> tuple[list[dict[str, Any]], int]:
         """Return the partitions of a pipeline, source partitions first, and the number of all partitions.
 
-        Each is a dict by column of the ledger's table, with the key ``states`` for the numbers of its batches beyond
-        the checkpoint by state.
+        Each is a dict by column of the ledger's table. Its additional key ``states`` has, by state, the number of
+        batches beyond the checkpoint.
 
         :param pipeline: name of the pipeline
         :param limit: maximum number of rows

@@ -31,7 +31,7 @@ class BatchFilter:
     :param states: only batches in one of these states
     :param partition: only batches of this partition
     :param error_type: only batches whose newest error has this type
-    :param key: only this batch
+    :param key: only this batch; its generation is not compared
     :param text: only batches of partitions whose id contains this text
     :param window: only batches that overlap this range
     """
@@ -184,6 +184,8 @@ def dead_letter_groups(
     :param pipeline: name of the pipeline
     :param chosen: filter of the dead letters
     :param limit: maximum number of groups
+    :return: a dict for each group: ``hour``, ``error_type``, ``state``, ``records``, the number of ``batches``, and the
+        times ``first_at`` and ``last_at``
     """
     if connection.dialect.name == "sqlite":
         hour: sa.ColumnElement[Any] = sa.func.strftime("%Y-%m-%dT%H:00:00+00:00", _D.at)

@@ -1,4 +1,4 @@
-"""Query of the tasks of DAGs that have planned a pipeline; users' rights on these DAGs apply to the pipeline."""
+"""Query which tasks have planned a pipeline; users' rights on the DAGs of these tasks apply to the pipeline."""
 
 from __future__ import annotations
 

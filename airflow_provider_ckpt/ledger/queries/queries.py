@@ -41,7 +41,10 @@ class Queries(Session):
             return {name: item.record for name, item in status.partitions(connection, pipeline).items()}
 
     def database_progress(self, database: str) -> dict[str, database_progress.PipelineProgress]:
-        """Return the progress of all pipelines of a declaration of many tables, by name of the pipeline.
+        """Return the end of the plan of each pipeline of a declaration of many tables, and whether it has open work.
+
+        The result is a dict by name of the pipeline. Work is open if batches are not resolved or stored actions not
+        applied.
 
         :param database: name of the declaration, with which the names of its pipelines begin
         """
@@ -49,10 +52,10 @@ class Queries(Session):
             return database_progress.database_progress(connection, database)
 
     def collected_ends(self, pipeline: str) -> dict[str, KnownReceipts]:
-        """Return, for each side partition that was garbage-collected, the receipts that the ledger knew of it.
+        """Return, for each side partition that was garbage-collected, the position up to which its receipts were known.
 
-        The sink may still have these receipts. They end at or before the position that is returned, and must not be
-        taken for new ones.
+        The sink may still have these receipts: those that end at this position or before it, which must not be taken
+        for new ones.
 
         :return: generation and end position, by id of the side partition
         """
@@ -182,7 +185,9 @@ class Queries(Session):
         return Subscription(self._reading, pipeline, found, after)
 
     def audit(self, pipeline: str, *, quick: bool = False) -> dict[str, Any]:
-        """Check a pipeline's data in the ledger against the named invariants, and account for every position.
+        """Check a pipeline's data in the ledger, and account for every position.
+
+        Each check is of an invariant with a name, such as ``NoCommitByStaleEpoch``.
 
         :param pipeline: name of the pipeline
         :param quick: whether to leave out the merged receipts, so that the whole history is not read
@@ -205,7 +210,8 @@ class Queries(Session):
         """Return the values that metrics report for a pipeline as a whole; see ``measures.py``.
 
         :param pipeline: name of the pipeline
-        :param after: id of an event; :attr:`Measures.expired` has the ranges of later events. None to leave it empty
+        :param after: id of an event; :attr:`Measures.expired` has the ranges that have expired according to later
+            events. None to leave it empty
         """
         with self._reading() as connection:
             return measures.measure(connection, pipeline, after)

@@ -1,4 +1,4 @@
-"""Query of the progress of a pipeline's refreshes that are not published, and of the reason why a publication is held.
+"""Query the progress of a pipeline's refreshes that are not published, and the reason why a publication is held.
 
 A refresh reads all rows of the source and stages them; its publishing batch then replaces the target's rows by them.
 """
@@ -20,7 +20,10 @@ from airflow_provider_ckpt.ledger.queries.line_batches import of_generation
 from airflow_provider_ckpt.ledger.store import tables
 
 MAX_REFRESHES = 20
-"""Maximum number of refreshes that the query returns; a source that is refreshed has one partition."""
+"""Maximum number of refreshes that the query returns.
+
+A pipeline has one for each source partition at most, and a source that is refreshed has one partition.
+"""
 
 _EVENTS = 5 * MAX_REFRESHES
 _PARTITIONS = 500
@@ -48,7 +51,8 @@ class RefreshProgress:
     :param partition: id of the source partition
     :param generation: generation of the refresh
     :param begun_at: when a run began the refresh; None if the audit log no longer has the event
-    :param positions: number of positions of the rows: of a PostgreSQL table its pages, of other tables one
+    :param positions: number of positions that the batches of rows cover: the number of pages of a PostgreSQL table, and
+        1 for any other table, which one batch reads as a whole
     :param staged_positions: number of positions that are staged, or whose records are dead letters
     :param staged_batches: number of batches of the staged positions
     :param open_batches: number of batches that are planned, in flight or held, without the publishing batch

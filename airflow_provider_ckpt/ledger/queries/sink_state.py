@@ -1,8 +1,9 @@
 """Read the state in which a run left the sink: fence, target, location, and receipts that must still be there.
 
 ``core/changed_sink.py`` compares that state with the sink, to detect a sink that has lost commits. Each partition
-stores the seqs of the batches with a receipt of its newest epoch, so a run asks the sink for
-these receipts, for the newest one of each other partition, and for those beyond the checkpoints.
+stores the seqs of the batches with a receipt of its newest epoch. So a run can ask the sink for all receipts of the
+newest epoch, for the newest receipt of each partition that has none of that epoch, and for the receipts of batches
+beyond the checkpoints.
 """
 
 from __future__ import annotations

@@ -26,7 +26,8 @@ class Subscription:
 
     :param reading: function that opens a snapshot of the ledger
     :param pipeline: name of the pipeline
-    :param missing: ranges with missing records when the subscription began; empty if it continues after an event
+    :param missing: ranges with records that had never been read when the subscription began: ranges without a receipt,
+        and those with late rows; empty if it continues after an event
     :param after: id of the newest event that was read; pass it to :meth:`Ledger.subscribe` to continue later
     """
 

@@ -1,1 +1,1 @@
-"""Tables of the ledger: load the state on which ``core`` works, store its changes, and migrate the schema."""
+"""Load the state on which ``core`` works from the ledger's tables, store its changes, and migrate the tables."""

@@ -110,7 +110,7 @@ def batch_row(pipeline: str, batch: Batch) -> dict[str, Any]:
 
 
 def load_all(connection: Connection, pipeline: str, partitions: Iterable[str] | None) -> Iterable[Any]:
-    """Return the rows of all batches of a pipeline or of some of its partitions, in order.
+    """Return the rows of all batches of a pipeline or of some of its partitions, by generation, partition and seq.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline

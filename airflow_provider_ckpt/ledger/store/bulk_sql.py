@@ -166,16 +166,16 @@ def given_rows(dialect: str, table: sa.Table, names: Iterable[str], *, numbers: 
 
 
 def look_up_each(dialect: str, outer: sa.FromClause, table: sa.Table, *where: sa.ColumnElement[bool]) -> sa.Select[Any]:
-    """Build a query for the rows of a table that match each row of another relation, so that an index is used.
+    """Build a query that looks up, for each row of a relation, the matching rows of a table, so that an index is used.
 
     PostgreSQL would read a big table as a whole if it estimates that enough rows match; ``OFFSET 0`` keeps the look-up
     a query of its own. SQLite would begin with the table if a condition on it contained a parameter, so every condition
-    must refer to the other relation.
+    must refer to ``outer``.
 
     :param dialect: name of the SQL dialect, ``postgresql`` or ``sqlite``
-    :param outer: the other relation
+    :param outer: the relation
     :param table: the table
-    :param where: conditions, each of which compares columns of the table with columns of the other relation
+    :param where: conditions, each of which compares columns of the table with columns of ``outer``
     """
     if dialect == SQLITE:
         return sa.select(table).select_from(outer.join(table, sa.and_(*where)))

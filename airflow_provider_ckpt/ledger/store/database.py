@@ -76,7 +76,7 @@ def parse_url(url: str) -> URL:
 
 
 def describe(url: URL) -> str:
-    """Return the ledger's location for messages, without password and options."""
+    """Return the ledger's location for messages, without password, such as ``PostgreSQL ann@db:5432/ckpt``."""
     if url.get_backend_name() == "sqlite":
         return f"SQLite file {url.database}"
     user = f"{url.username}@" if url.username else ""
@@ -166,7 +166,7 @@ def translate_errors(description: str) -> Iterator[None]:
     """Turn driver errors raised in the ``with`` block into one-line errors with a hint for the user.
 
     :param description: location of the ledger, see :func:`describe`
-    :raises LedgerUnavailableError: if the database did not execute a statement
+    :raises LedgerUnavailableError: if the database did not execute a statement, or no pooled connection became free
     :raises LedgerStateError: if the database cannot store a value
     """
     try:

@@ -276,7 +276,7 @@ def set_error_types(connection: Connection, pipeline: str, types: Mapping[Attemp
     """Replace the error type ``unknown`` of dead letters by the types that the sink reports.
 
     If any dead letter of an attempt was replayed or discarded, all dead letters of that attempt keep their types, since
-    the numbers that identify them depend on the type.
+    a dead letter is identified by its number among those of its attempt with the same type.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline

@@ -88,7 +88,7 @@ def count_kinds(events: Iterable[Event]) -> dict[str, int]:
 
 
 def merged_ranges(items: Iterable[Batch | Receipt]) -> dict[str, list[list[int]]]:
-    """Return the ranges of batches or receipts as ``[start, end]`` lists by partition, with adjacent ranges merged."""
+    """Return the ranges of batches or receipts, adjacent ones merged, by partition: ``{"orders-0": [[0, 50], …]}``."""
     by_partition: dict[str, list[list[int]]] = {}
     for item in items:
         by_partition.setdefault(item.key.partition, []).append([item.range.start, item.range.end])
@@ -106,7 +106,7 @@ def _merge(ranges: list[list[int]]) -> list[list[int]]:
 
 
 def sum_counts(counts: Iterable[Counts]) -> dict[str, int]:
-    """Return the sum of record counts as a JSON-ready dict."""
+    """Return the sums of record counts by kind: ``read``, ``delivered``, ``filtered`` and ``dead_lettered``."""
     items = list(counts)
     return {
         "read": sum(c.read for c in items),

@@ -27,7 +27,7 @@ from airflow_provider_ckpt.ledger.types import Lease, Renewal
 _L = tables.lease.c
 
 _HELD = ("pipeline", "epoch", "owner")
-"""Columns that show whether the owner of a :class:`Lease` still holds it."""
+"""Columns in which the stored row must agree with a :class:`Lease`, so that its owner still holds the lease."""
 
 
 def database_time(connection: Connection) -> datetime:

@@ -1,4 +1,4 @@
-"""History of partitions' positions, for the low watermark, the search for missing records, and rewinds to a time.
+"""Keep a history of partitions' positions for the low watermark, the search for missing records, and rewinds to a time.
 
 A partition moves when its checkpoint or the end of its plan changes. The current positions are in the partition's row.
 A snapshot stores earlier positions: it is written when the partition moves away from them, at most about once a minute.

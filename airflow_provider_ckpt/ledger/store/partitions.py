@@ -48,7 +48,7 @@ class LoadedPartition:
     :param complete: whether all batches were loaded; if not, only the batches that the command names, and resolved and
         cancelled batches, were loaded
     :ivar low_watermark: position below which receipts are merged, and from which ``recover`` searches
-    :ivar totals: sums of this generation's batches below the checkpoint
+    :ivar totals: numbers of batches and of their records below the checkpoint in this generation
     :ivar receipted: batches that have a receipt of the newest epoch, see ``receipted_batches.py``; None if there are
         none
     :ivar moved_at: time at which the checkpoint or the end of the plan last moved; None if not known
@@ -211,7 +211,7 @@ def _add_batch(item: LoadedPartition, batch: Batch) -> None:
 
 
 def write(connection: Connection, pipeline: str, items: Sequence[LoadedPartition], now: datetime) -> None:
-    """Write all changes to the tables that were made since the partitions were loaded or last written.
+    """Store in the ledger's tables all changes of partitions since they were loaded or last written.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
@@ -274,7 +274,7 @@ def open_attempts(connection: Connection, pipeline: str, batches: Iterable[Batch
 
 
 def _sort_passed_batches(item: LoadedPartition) -> dict[int, Batch]:
-    """Decide where batches that the checkpoint has passed are stored; return the batches that remain as rows, by seq.
+    """Decide where batches that the checkpoint has passed are stored; return the batches that keep their row, by seq.
 
     A batch that was sent at most once goes to ``unconfirmed`` until its receipt arrives; any other batch goes to
     ``receipts_to_merge``. After a rewind all of them go to ``receipts_to_merge``.
@@ -291,7 +291,7 @@ def _sort_passed_batches(item: LoadedPartition) -> dict[int, Batch]:
 
 
 def _write_receipts(connection: Connection, pipeline: str, items: Sequence[LoadedPartition]) -> None:
-    """Store the receipts of passed batches, and update the totals of the partitions.
+    """Store the receipts of passed batches, and add the batches and their records to the partitions' totals.
 
     Receipts below the low watermark are merged into range receipts; above it there is one row per batch. For a
     partition that was rewound, the totals are stored with the generation that has ended.
@@ -329,10 +329,10 @@ def _write_receipts(connection: Connection, pipeline: str, items: Sequence[Loade
 
 
 def _ended_attempts(item: LoadedPartition, after: Mapping[int, Batch]) -> Iterable[dict[str, Any]]:
-    """Yield seq, outcome and error type of each attempt that ended, for batches that remain as rows.
+    """Yield seq, outcome and error type of each attempt that ended, for batches that keep their row.
 
     :param item: the partition
-    :param after: batches that remain as rows, by seq
+    :param after: batches that keep their row, as :func:`_sort_passed_batches` returns them
     """
     for seq, batch in item.before.items():
         if seq in after and _attempt_ended(batch, after[seq]):

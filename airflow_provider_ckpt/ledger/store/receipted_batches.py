@@ -1,4 +1,4 @@
-"""Batches of a partition that have a receipt of its newest epoch, stored as intervals of seqs.
+"""Record which batches of a partition have a receipt of its newest epoch, as intervals of seqs.
 
 The seqs are in the column ``receipted`` of the table ``partition``. The next run checks that the sink still has these
 receipts, to detect a sink that has lost commits.
@@ -48,7 +48,7 @@ class ReceiptedBatches:
 def with_receipts(before: Mapping[str, Any] | None, generation: int, receipts: Iterable[Receipt]) -> Any:
     """Return the new value of a partition's column ``receipted`` after further receipts were settled.
 
-    Receipts of other generations or of older epochs are left out.
+    Receipts of other generations are left out, and so are those of all epochs but the newest.
 
     :param before: the value so far; None if there was no receipt
     :param generation: the partition's current generation

@@ -44,7 +44,8 @@ class RowRange:
 def add_single(connection: Connection, pipeline: str, batches: Iterable[Batch]) -> None:
     """Store the receipts of resolved batches, one row per batch.
 
-    After an import of receipts, a row with the same start may exist already; the receipt is then merged into that row.
+    A row with the same start may exist already, if the range of the receipt in the sink differed from that of the
+    batch; the receipt is then merged into that row.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
@@ -231,9 +232,10 @@ def _delete(connection: Connection, pipeline: str, ranges: Iterable[tuple[Any, .
 def _existing_starts(
     connection: Connection, pipeline: str, positions: Iterable[tuple[int, str, int]]
 ) -> set[tuple[int, str, int]]:
-    """Return the positions at which a row of the table ``receipt`` begins already, as after an import of receipts.
+    """Return those of the given positions at which a row of the table ``receipt`` begins already.
 
-    The result may contain further positions between the lowest and the highest given position of a partition.
+    It may also return further positions at which a row begins, between the lowest and the highest given position of a
+    partition.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline

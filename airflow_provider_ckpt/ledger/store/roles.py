@@ -1,4 +1,4 @@
-"""SQL that creates three roles for a PostgreSQL ledger: one to migrate, one to run pipelines, one to read.
+"""Generate SQL that creates three roles for a PostgreSQL ledger: one to migrate, one to run pipelines, one to read.
 
 The runtime role has no DDL rights, cannot change the ledger's id and revision, and can only append to the audit log.
 The database itself stores the time of an event and the database user in columns that the runtime role cannot write.

@@ -1,4 +1,4 @@
-"""The ledger's tables in SQLAlchemy Core; the migrations create them, and a test checks that both agree.
+"""Define the ledger's tables in SQLAlchemy Core; the migrations create them, and a test checks that both agree.
 
 Times are stored in UTC and returned with a time zone. Positions are 64-bit integers. All names begin with ``ckpt_``.
 """

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.replication.setup import PipelineContext
 
 SHOWN_DIGITS = 12
-"""Number of hexadecimal digits of a column fingerprint that users are shown, and that they pass to accept the
-columns."""
+"""Number of hexadecimal digits of a column fingerprint that users are shown and pass to accept the columns."""
 
 
 def make_acceptance(setup: PipelineContext) -> Action:

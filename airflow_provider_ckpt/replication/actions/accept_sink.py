@@ -136,7 +136,7 @@ def apply_sink_change(
 ) -> ActionResult:
     """Apply an acceptance or a move under the lease, after fencing the sink; wait for the lease if a run holds it.
 
-    A move for which ``action.unreachable`` is set does not fence the previous sink.
+    A move for which ``action.unreachable`` is set neither fences the previous sink nor waits for the lease.
 
     :param setup: the pipeline with its ledger and connections; for a move, as declared with the previous sink
     :param action: action that :func:`make_acceptance` or :func:`make_move` returned
@@ -175,10 +175,10 @@ def apply_sink_change(
 
 
 def _accepted(setup: PipelineContext, sink: Sink) -> AcceptedSink:
-    """Compare the sink with the ledger, and return the lost receipts and the number of lost rows.
+    """Compare the sink with the ledger; return the receipts that the sink has lost, and the number of lost rows.
 
-    Later audits of the sink do not report these again. The number is None for an upsert sink, or if the sink cannot
-    count its rows.
+    Later audits of the sink do not report these losses again. The number is None for an upsert sink, or if the sink
+    cannot count its rows.
 
     :param setup: the pipeline with its ledger
     :param sink: the sink that is accepted

@@ -32,6 +32,7 @@ def adopt(
         action needs no approval
     :return: the result, with the ledger under whose id the receipts of this pipeline are read, before and after
     :raises ConfigError: if the sink has no receipts under this id, or already has receipts of this ledger
+    :raises LeaseBusyError: if a run holds the lease, except in a dry run
     """
     opened = OpenConnectors(setup)
     try:

@@ -31,7 +31,8 @@ class ActionContext:
 
     :param ledger: the ledger, open
     :param pipeline: name of the pipeline
-    :param setup: function that creates the pipeline's setup, called only for an action that needs source or sink
+    :param setup: function that returns the pipeline with its ledger, connections and lease owner; called only for an
+        action that needs source or sink
     :param actor: the user who requests the action, such as ``cli:ann@host7``, which the audit log stores
     :param reason: the user's explanation, which the audit log stores; None if the user gave none
     :param dry_run: whether to report the result of the action without changing anything
@@ -110,7 +111,8 @@ def change_sink(context: ActionContext, action: Action) -> dict[str, Any]:
     :param action: action that :func:`~airflow_provider_ckpt.replication.actions.accept_sink.make_acceptance` or
         :func:`~airflow_provider_ckpt.replication.actions.accept_sink.make_move` returned
     :return: result document, a JSON-ready dict: whether the action was applied, and the state before and after it
-    :raises LeaseBusyError: if a run still holds the lease after the pipeline's wait for it
+    :raises LeaseBusyError: if a run still holds the lease after ``lease.wait``; at once with ``lease.on_busy: fail``,
+        or for a move away from a sink that cannot be reached
     :raises LedgerStateError: if sink or pipeline have changed since the action was made; nothing was changed
     """
     if context.dry_run:
@@ -173,7 +175,7 @@ def adopt_receipts(context: ActionContext, action: Action) -> dict[str, Any]:
 
 
 def _describe_resend(action: Action) -> str:
-    """Return a sentence for the user that names the records which runs send again after an acceptance or a move.
+    """Return a text for the user about what is sent again, parked or held after an acceptance or a move, if anything.
 
     :param action: the acceptance of the sink, or the move
     """
@@ -197,6 +199,8 @@ def _describe_resend(action: Action) -> str:
 
 def skip_batches(context: ActionContext, batches: Iterable[str]) -> dict[str, Any]:
     """Skip batches: their records are not delivered, and the checkpoint may pass them.
+
+    A batch that was begun before is given up by its next attempt; if it was delivered after all, its receipt remains.
 
     :param context: ledger, pipeline, actor and reason of the action
     :param batches: names of the batches
@@ -224,7 +228,7 @@ def act_on_dead_letters(
     :param selection: the dead letters
     :param query: text that a dead letter must contain to be chosen; None for all of the selection
     :return: result document, a JSON-ready dict: whether the action was applied, and the state before and after it;
-        ``records`` is the number of dead letters
+        ``records`` is the number of dead letters, and 0 if none is chosen, so that nothing is done
     """
     action = dead_letters.make_action(context.setup(), kind, selection, query)
     if not action.dead_letters:

@@ -71,10 +71,10 @@ def read_contents(
 
 
 def contains_text(dead_letter: StoredDeadLetter, query: str) -> bool:
-    """Return whether the error message, the key, the value or a header of a dead letter contains a text.
+    """Return whether the error message, the key, the value or a header's value of a dead letter contains a text.
 
     :param dead_letter: the dead letter
-    :param query: the text
+    :param query: the text, with upper and lower case as it must occur
     """
     found = dead_letter.dead_letter
     wanted = query.encode("utf-8", "surrogateescape")
@@ -83,7 +83,7 @@ def contains_text(dead_letter: StoredDeadLetter, query: str) -> bool:
 
 
 def export_document(entry: IndexEntry, stored: StoredDeadLetter) -> dict[str, Any]:
-    """Return a dead letter as a JSON-ready dict: batch, position, error, state, headers, and the original bytes.
+    """Return a dead letter as a JSON-ready dict: batch, position, error, state, replays, time, headers, original bytes.
 
     The bytes of key and value are given in base64, and also as text if they are UTF-8.
 
@@ -106,7 +106,7 @@ def export_document(entry: IndexEntry, stored: StoredDeadLetter) -> dict[str, An
 
 
 def make_action(setup: PipelineContext, kind: ActionKind, selection: Selection, query: str | None = None) -> Action:
-    """Return the action that replays or discards the parked dead letters of a selection.
+    """Return the action that replays or discards the parked dead letters of a selection; it is not carried out here.
 
     If none are selected, the list of dead letters in the action is empty.
 
@@ -117,6 +117,7 @@ def make_action(setup: PipelineContext, kind: ActionKind, selection: Selection, 
     :param kind: replay or discard
     :param selection: selection of dead letters
     :param query: text that a dead letter must contain to be chosen (see :func:`contains_text`); None for all
+    :raises ConfigError: if the selection names a batch that has no dead letters
     """
     found = load_index(setup)
     check_batches(found, selection, setup.pipeline.name)

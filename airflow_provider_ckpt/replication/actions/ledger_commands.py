@@ -23,11 +23,13 @@ LEDGER_COMMANDS = frozenset({ActionKind.BREAK_LEASE, ActionKind.COLLECT_GARBAGE,
 """Kinds of the actions that this module makes and carries out."""
 
 _ROWS = {"intents": "stored actions", "marks": "snapshots of positions", "merged_receipts": "receipts to merge"}
-"""Names that users see for some kinds of rows that a collection deletes, by the name in the code."""
+"""Names that users see for some kinds of rows that garbage collection deletes, by the name of the kind in the code."""
 
 
 def break_lease(context: ActionContext) -> Action | None:
-    """Return the action that takes the lease from its present holder; None if nobody holds it.
+    """Return the action that takes the lease from its present holder; None if it has no owner.
+
+    Nothing is changed until :func:`carry_out`.
 
     :param context: ledger and pipeline
     """
@@ -36,7 +38,9 @@ def break_lease(context: ActionContext) -> Action | None:
 
 
 def collect_garbage(context: ActionContext, keep: timedelta) -> Action | None:
-    """Return the action that deletes old history which recovery does not need; None if there is none.
+    """Return the action that deletes old history which recovery does not need; None if there is no such history.
+
+    Nothing is deleted until :func:`carry_out`.
 
     :param context: ledger, pipeline and actor
     :param keep: age up to which rows of the ledger are kept
@@ -46,7 +50,9 @@ def collect_garbage(context: ActionContext, keep: timedelta) -> Action | None:
 
 
 def delete_pipeline(context: ActionContext) -> Action:
-    """Return the action that deletes the pipeline; it is refused later if a run acquires the lease in between.
+    """Return the action that deletes the pipeline; nothing is deleted until :func:`carry_out`.
+
+    The action is refused there if a run has acquired the lease in between.
 
     :param context: ledger and pipeline
     :raises LedgerStateError: if a run holds the lease now

@@ -39,7 +39,8 @@ class ActionRequest:
     """Request for an action; fields that its kind does not take must be None or empty.
 
     :param action: kind of the action, one of :data:`REQUESTABLE`
-    :param partition: for rewind and resend, the source partition; None if it has only one, or for all with ``to_time``
+    :param partition: for rewind and resend, the source partition; None if the pipeline has only one, or, together with
+        ``to_time``, for all of them
     :param to_position: for rewind and resend, the first position to read again
     :param to_time: for rewind, the time (ISO 8601) whose checkpoint to return to
     :param batches: for release, skip and replay, names of batches; for release and replay, none means all
@@ -75,7 +76,7 @@ _FIELDS_TAKEN: Mapping[ActionKind, frozenset[str]] = {
 
 
 REQUESTABLE = tuple(_FIELDS_TAKEN)
-"""Kinds of actions that can be requested, in the order of the form in which users request them."""
+"""Kinds of actions that can be requested, in the order in which a form for users lists them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +117,11 @@ def propose(context: ActionContext, request: ActionRequest) -> ProposedAction:
 
 
 def preview(context: ActionContext, action: Action) -> dict[str, Any]:
-    """Try an action without changing anything.
+    """Return what an action would change, and change nothing.
 
     :param context: ledger, pipeline, actor and reason of the action
     :param action: the action
-    :return: result document, a JSON-ready dict: whether the action was applied, and the state before and after it
+    :return: result document of a dry run, a JSON-ready dict with the state before the action and the state after it
     :raises LedgerStateError: if the state of the pipeline or of a batch does not allow the action
     """
     if action.kind is ActionKind.ADOPT:
@@ -157,6 +158,7 @@ def _rewind(context: ActionContext, request: ActionRequest) -> Action | None:
 
     :param context: ledger and pipeline
     :param request: the request
+    :raises ConfigError: unless it has either a position or a time, for which positions can be determined
     """
     target = RewindTarget(position=request.to_position, time=request.to_time)
     return Action(ActionKind.REWIND, positions=resolve_positions(context, target, request.partition))
@@ -208,10 +210,12 @@ def _resume(context: ActionContext, _: ActionRequest) -> Action | None:
 
 
 def _resend(context: ActionContext, request: ActionRequest) -> Action | None:
-    """Return the acceptance of the sink after which lost records are sent again.
+    """Return the action ``resend_to_sink``: accept a changed sink, so that runs send its lost records again.
 
     :param context: ledger and pipeline
     :param request: the request, which may name the first position to send again
+    :raises LedgerStateError: if the sink has not changed
+    :raises ConfigError: if it is another sink than the pipeline delivered to, or the lost records cannot be sent again
     """
     start = {}
     if request.to_position is not None:
@@ -220,7 +224,11 @@ def _resend(context: ActionContext, request: ActionRequest) -> Action | None:
 
 
 def _keep_sink(context: ActionContext, _: ActionRequest) -> Action | None:
-    """Return the acceptance of the sink after which runs continue from the checkpoint."""
+    """Return the action ``keep_sink``: accept a changed sink, so that runs continue from the checkpoint.
+
+    :raises LedgerStateError: if the sink has not changed
+    :raises ConfigError: if it is another sink than the pipeline delivered to
+    """
     return accept_sink.make_acceptance(context.setup(), resend=False)
 
 
@@ -229,7 +237,7 @@ def _move(context: ActionContext, _: ActionRequest) -> Action | None:
 
 
 def _adopt(context: ActionContext, request: ActionRequest) -> Action | None:
-    """Return the adoption of another ledger's receipts.
+    """Return the action ``adopt``, by which this ledger takes over the receipts of the requested ledger.
 
     :raises ConfigError: if no ledger is named
     """
@@ -239,7 +247,7 @@ def _adopt(context: ActionContext, request: ActionRequest) -> Action | None:
 
 
 def _accept_schema(context: ActionContext, _: ActionRequest) -> Action | None:
-    """Return the acceptance of the columns that the source has now.
+    """Return the action ``accept_schema``: accept the columns that the source has now.
 
     :param context: ledger and pipeline
     :raises LedgerStateError: if there is nothing to accept, or these columns are accepted already

@@ -36,6 +36,7 @@ def make_resend(setup: PipelineContext, sink: Sink, evidence: UnfinishedAcceptan
     """Return the action that sends lost records again.
 
     Batches whose receipt in the sink the ledger does not know yet count as delivered, and are lost if their rows are.
+    If the target has no rows although receipts count some, all are lost, unless it may be emptied on purpose.
 
     :param setup: the pipeline with its ledger, connections and lease owner
     :param sink: the pipeline's sink
@@ -94,12 +95,12 @@ def make_resend(setup: PipelineContext, sink: Sink, evidence: UnfinishedAcceptan
 
 
 def refuse_other_losses(setup: PipelineContext, sink: Sink, action: Action) -> None:
-    """Determine again, under the lease, the records that have to be sent again, and compare them with the action.
+    """Raise an error if other records have to be sent again now, under the lease, than the action names.
 
     :param setup: the pipeline with its ledger, connections and lease owner
     :param sink: the pipeline's sink
     :param action: action that the user has seen
-    :raises LedgerStateError: if other records have to be sent again than the action names
+    :raises LedgerStateError: if a run or another user has changed the pipeline or the sink since the action was made
     """
     name = setup.pipeline.name
     evidence = setup.ledger.expected_sink_state(name).unfinished_acceptance or UnfinishedAcceptance(frozenset(), "")

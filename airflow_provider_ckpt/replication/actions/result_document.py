@@ -41,9 +41,11 @@ def result_document(context: ActionContext, result: ActionResult) -> dict[str, A
 
 
 def _cancelled_replays(result: ActionResult) -> str | None:
-    """Return a remark that names the replays which the action cancelled, because it reads their records again.
+    """Return a remark that names the replays which the action cancelled; None if it cancelled none.
 
-    None if it cancelled none."""
+    A rewind cancels each replay of dead letters whose records it reads again, and so does an acceptance of a sink to
+    which records are sent again.
+    """
     if not result.action.cancelled_replays:
         return None
     names = ", ".join(result.action.cancelled_replays)
@@ -54,6 +56,8 @@ def _cancelled_replays(result: ActionResult) -> str | None:
 
 def _unchanged_remark(result: ActionResult) -> str | None:
     """Return a remark if the pipeline was already in the phase that the action requests; else None.
+
+    For example: ``nothing has changed: the pipeline was stopped already``.
 
     :param result: result of the action
     """

@@ -67,6 +67,8 @@ def source_partition(context: ActionContext, name: str | None) -> str:
 def _at_time(context: ActionContext, time: str, partition: str | None) -> dict[str, int]:
     """Return the checkpoint that each source partition had at a time, or its current checkpoint if that is lower.
 
+    Where the exact checkpoint is not stored, it is an earlier one; see :meth:`.Ledger.positions_at`.
+
     :param context: ledger and pipeline
     :param time: the time, ISO 8601
     :param partition: id of the only partition to return; None for all

@@ -1,4 +1,4 @@
-"""Conditions on a pipeline for which sensors wait, checked on the ledger in a task or in the triggerer."""
+"""Check the conditions on a pipeline for which sensors wait, in a task or in the triggerer."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Condition:
     def check(self, ledger: Ledger, pipeline: str, setup: Callable[[], PipelineContext]) -> tuple[bool, dict[str, Any]]:
         """Return whether the condition is met, and the observed values, JSON-ready.
 
-        A pipeline that has never run meets only a condition on its lag.
+        A pipeline that has never run can meet only a condition on its lag.
 
         :param ledger: the ledger
         :param pipeline: name of the pipeline
@@ -107,7 +107,7 @@ class Condition:
         return met, {"lag": found, "total": total, "not_begun": unknown}
 
     def _checkpoint(self, pipeline: str, status: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:
-        """Return whether the checkpoint of each partition has reached its position, and the checkpoints themselves.
+        """Return whether each partition's checkpoint has reached the position to wait for, and all these checkpoints.
 
         The result is False as long as no run has started a source partition.
 
@@ -124,7 +124,9 @@ class Condition:
         return reached, {"checkpoint": {name: found[name] for name in wanted}}
 
     def _dead_letters(self, status: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:
-        """Return whether enough dead letters are parked, and their number by error type.
+        """Return whether there are at least ``number`` dead letters of the chosen error types, and the numbers by type.
+
+        Those that were replayed or discarded do not count.
 
         :param status: the ledger's ``status`` of the pipeline
         """

@@ -193,9 +193,9 @@ def _with_new_partitions(
 
 
 def _with_new_refresh(source: RefreshedSource, name: str, record: PartitionRecord) -> PartitionRecord:
-    """Return a partition as a run that starts now would leave it after beginning a refresh; else unchanged.
+    """Return a partition as it would be after a run that starts now has begun a refresh of it.
 
-    It is unchanged if that run would begin no refresh of the partition.
+    If that run would begin no refresh of the partition, it is returned unchanged.
 
     :param source: the pipeline's source; it takes the snapshot of a refresh, which changes nothing in the database
     :param name: id of the partition
@@ -216,7 +216,7 @@ def _partition(record: PartitionRecord, plan: Plan, *, new: bool) -> dict[str, A
 
     :param record: the partition
     :param plan: plan of all partitions
-    :param new: whether a run would start the partition
+    :param new: whether the ledger does not have the partition yet, so that a run would start it
     """
     partition = record.partition
     batches = [batch for batch in plan.batches if batch.partition == partition.id]

@@ -93,7 +93,7 @@ def audit_sink(setup: PipelineContext, tell: Callable[[str], None], *, shared: b
 
 
 def _changed_sink(setup: PipelineContext, sink: Sink) -> list[Difference]:
-    """Compare the sink's fence, target and location with the ledger's, and return the difference, if any.
+    """Return one difference if the sink's fence, target or location is not as the ledger has it, else an empty list.
 
     Missing receipts are left out, since :func:`audit_sink` reports them one by one.
 
@@ -113,6 +113,8 @@ def _changed_sink(setup: PipelineContext, sink: Sink) -> list[Difference]:
 
 def _why_not_counted(setup: PipelineContext, *, shared: bool, busy: bool) -> str | None:
     """Return the reason why the number of the target's rows cannot be compared with the receipts; None if it can.
+
+    An example is ``others write to the target too``.
 
     :param setup: the pipeline with its ledger, connections and lease owner
     :param shared: whether other writers write to the target too

@@ -97,8 +97,10 @@ def _record_refusal(setup: PipelineContext, error: CkptError) -> None:
 def _fence_and_reconcile(run: Run, *, accepting: bool) -> None:
     """Fence the sink, and settle the ledger's batches by its receipts; refuse a sink that is not as the ledger left it.
 
+    At the end stored actions are applied.
+
     :param run: the run, which holds the lease
-    :param accepting: whether a user is about to accept the sink, which then may have changed
+    :param accepting: whether a user is about to accept the sink; then it may have changed, and stored actions wait
     """
     state = None if accepting else refuse_changed_sink.refuse_changed(run.setup, run.sink)
     unfinished_acceptance = refuse_changed_sink.acceptance_evidence(run.setup, run.sink) if accepting else None

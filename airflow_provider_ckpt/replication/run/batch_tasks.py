@@ -1,7 +1,7 @@
 """Build the task of each batch of a wave, as a lane receives it, and find batches that the source can no longer read.
 
-A batch whose records have expired or whose file has changed stops only its own partition: the others are delivered, and
-the run fails at its end.
+A batch whose records have expired or whose file has changed is not sent, and neither are later batches of its partition
+in a pinned pipeline. All others are delivered, and the run fails at its end.
 """
 
 from __future__ import annotations

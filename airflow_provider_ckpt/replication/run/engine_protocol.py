@@ -1,4 +1,4 @@
-"""Interface of engines, through which a run uses Spark: start it, learn its parallelism, run waves, close it."""
+"""Define the interface by which a run uses Spark: start it, learn its parallelism, run waves, close it."""
 
 from __future__ import annotations
 
@@ -52,8 +52,10 @@ class Engine(Protocol):
 
     @property
     def loss_blames_batch(self) -> bool:
-        """Return whether the loss of Spark counts as a failure of a batch that ran alone; False if other runs share
-        Spark."""
+        """Return whether the loss of Spark counts as a failure of a batch that ran alone.
+
+        It is False if other runs share Spark, since a batch of theirs may have been the cause.
+        """
 
     def start(self, job: Job) -> None:
         """Start Spark in the background for a run, which continues planning meanwhile.
@@ -86,7 +88,7 @@ class Engine(Protocol):
         """
 
     def kill(self) -> None:
-        """End Spark immediately, from any thread."""
+        """End the run's work in Spark at once, from any thread: Spark itself, or the run's jobs if Spark is shared."""
 
     def close(self) -> None:
-        """Shut Spark down in an orderly way."""
+        """Shut Spark down in an orderly way; leave it if it is shared."""

@@ -48,7 +48,8 @@ def restore_lost_files(run: Run, *, started: bool) -> Start | None:
     """Read from the sink's lists those source files that the ledger has lost, after the fence was raised.
 
     :param run: run in progress, whose lease is held and whose source and sink are open
-    :param started: whether the ledger knows the source's partitions; then the files are stored in the ledger here
+    :param started: whether the ledger knows the source's partitions. If so, the files are stored in the ledger here; if
+        not, they are part of the returned start
     :returns: start of the source according to the sink's lists; None if the ledger knows the source's partitions, or
         the sink lists no files
     :raises SourceError: if the sink has receipts of files that neither the sink's lists nor the ledger name

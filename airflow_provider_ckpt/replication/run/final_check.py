@@ -30,6 +30,8 @@ _SECONDS = 5.0
 def confirm(setup: PipelineContext, lease: Lease, sink: Sink) -> None:
     """Check that the sink still has everything that this run delivered, and store a snapshot for the next run.
 
+    If a commit of this run created the target, the ledger gets the target's identity.
+
     :param setup: the pipeline with its ledger, connections and lease owner
     :param lease: the run's lease
     :param sink: the pipeline's sink

@@ -1,4 +1,4 @@
-"""Cache of a pipeline's list of source files, which a run needs for each of its plans."""
+"""Keep a pipeline's list of source files in memory, since a run needs it for each of its plans."""
 
 from __future__ import annotations
 

@@ -60,7 +60,8 @@ class Receipts:
     ) -> Sequence[UnreadRecords | None] | None:
         """Return, for each range, the records that the source has now and that were never read.
 
-        The entry of a range is None if all of its records were read.
+        The entry of a range is None if all of its records were read, or if part of the range is still to be read and
+        the receipts do not contain every position.
 
         This is the argument ``compare`` of :func:`~airflow_provider_ckpt.core.recovery.find_missing`.
 
@@ -150,6 +151,8 @@ def _unread_positions(
     positions: Mapping[_RangeKey, RecordPositions],
 ) -> UnreadRecords | None:
     """Return the records that the source contains in a range and that were never read; None if all of them were read.
+
+    None too if part of the range is still to be read, and the receipts do not contain every position.
 
     :param source: the pipeline's source
     :param partition: the partition's id

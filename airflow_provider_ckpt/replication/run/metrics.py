@@ -1,4 +1,4 @@
-"""Metrics of one run: counters of its events, and gauges of the pipeline's state that are read from the ledger."""
+"""Report the metrics of a run: counters of its events, and gauges of the pipeline's state as the ledger has it."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class RunMetrics:
         self._meter.count(Metric.COMMIT_FAILED, commits)
 
     def refused(self, times: int = 1) -> None:
-        """Add to the counter of rejections: the sink or the ledger refused this run because of a newer epoch.
+        """Count rejections: that the sink or the ledger refused this run because of a newer epoch.
 
         :param times: number of rejections
         """

@@ -34,16 +34,17 @@ class OutageWait:
 
     @property
     def in_outage(self) -> bool:
-        """True if the newest wave failed because of the sink or source as a whole."""
+        """True if the newest wave ended with an outage of the sink or source."""
         return self._outages > 0
 
     def wait(self, error: ErrorInfo, outcomes: Sequence[Outcome]) -> None:
-        """Wait after a wave that failed because of the sink or source as a whole.
+        """Wait after a wave with an outage of the sink or source, so that the next one may succeed, or fail the run.
 
-        :param error: the error of a batch of the wave
+        :param error: the error for which the run would fail: of an outage, or of a batch whose attempts are used up,
+            with ``retry.on_exhausted: fail``
         :param outcomes: outcomes of the wave
-        :raises HaltError: if the error does not pass by itself, came too many times in a row, or the time budget ended
-            during the wait. The error of an exhausted batch also halts the run, if ``retry.on_exhausted`` is ``fail``
+        :raises HaltError: if the error is no outage or does not pass by itself, if this is outage number
+            ``retry.max_attempts`` in a row, or if the time budget ended during the wait
         """
         self._outages += 1
         if not (error.is_outage and error.recoverable) or self._outages >= self._max_attempts:
@@ -55,8 +56,8 @@ class OutageWait:
     def wait_for_ledger(self, error: LedgerUnavailableError) -> None:
         """Wait after the ledger did not answer between two waves; the caller then reads the ledger again.
 
-        The beginning of a wave is not retried: a wave that the ledger may have recorded as begun is safe only after the
-        next run's fence.
+        A wave's beginning is not retried after such an error, and the run fails: the ledger may have recorded that the
+        wave began, and then it is safe only after the next run's fence.
 
         :param error: the ledger's error
         :raises LedgerUnavailableError: ``error`` itself, if it does not pass by itself or came too many times in a row

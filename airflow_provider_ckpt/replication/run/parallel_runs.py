@@ -108,7 +108,7 @@ class ParallelRuns(Generic[T]):
             self._changed.notify_all()
 
     def wait_for_turn(self, name: str, seconds: float) -> bool:
-        """Wait until a run has its turn, and return whether it has it.
+        """Wait until a run has its turn, or the time is over; return whether it has it.
 
         :param name: name of the run's pipeline
         :param seconds: longest time to wait
@@ -224,7 +224,7 @@ class SharedTurn(Turn):
         self._runs.change(lambda order: order.sleep(self._name))
 
     def take(self, seconds: float) -> bool:
-        """Return whether the run has its turn; if not, request the next one and wait for it.
+        """Request the run's next turn, unless it has its turn, and wait for it; return whether the run has it.
 
         :param seconds: longest time to wait
         """

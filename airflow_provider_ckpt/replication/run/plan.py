@@ -42,7 +42,8 @@ class Planner:
     :param source: the pipeline's source, open; it knows only its own partitions, so ranges of side partitions are
         requested under the name of their source partition
     :param records: the ledger's partitions
-    :param skipped: batches that the run does not begin any more
+    :param skipped: batches that the run does not begin any more, such as those whose next round is left to a later
+        task, or whose source file is gone
     :param find_unreceipted: function that looks up in the receipts which of the source's records below the end of the
         plan were never read; None if there are no receipts yet
     :ivar budget: number of records that may be planned
@@ -137,7 +138,7 @@ class Planner:
         """Return batches of a replay, whose positions are the numbers of its dead letters.
 
         :param record: side partition of the replay
-        :param budget: largest number of dead letters
+        :param budget: largest number of dead letters in these batches together
         """
         size = self._records or _DEAD_LETTERS_PER_BATCH
         batches = []

@@ -61,7 +61,10 @@ class Refresh:
         return None
 
     def advance(self) -> bool:
-        """Begin a refresh of each partition that has none in progress, once per run; return whether one was begun."""
+        """Begin a refresh of each partition that has none in progress; return whether one was begun.
+
+        A run begins at most one refresh of a partition.
+        """
         records = [(name, record) for name, record in self._records().items() if _may_refresh(record)]
         due = [(name, record) for name, record in records if self._step(name, record) is RefreshStep.BEGIN]
         for name, record in due:
@@ -69,8 +72,10 @@ class Refresh:
         return bool(due)
 
     def publish(self, batch: Batch) -> Outcome | None:
-        """Publish a refresh, and return the outcome of its publishing batch; None if the batch is held for a user
-        instead.
+        """Publish a refresh, and return the outcome of its publishing batch; None if the batch is held instead.
+
+        It is held if a user has to decide, since the refresh would remove more rows than ``sink.replace`` allows
+        without approval.
 
         :param batch: the publishing batch, which is planned
         """

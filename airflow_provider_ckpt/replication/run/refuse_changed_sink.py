@@ -111,7 +111,9 @@ def refuse_changed(setup: PipelineContext, sink: Sink, *, sent: bool = False) ->
 
 
 def acceptance_evidence(setup: PipelineContext, sink: Sink) -> UnfinishedAcceptance:
-    """Return the signs that a sink has changed, which a new fence would destroy: differences and lost batches.
+    """Return the differences between the sink and what the ledger expects, and the batches whose rows are lost.
+
+    They are found before an acceptance raises the fence, which hides some of them.
 
     :param setup: the pipeline with its ledger, connections and lease owner
     :param sink: the pipeline's sink
@@ -148,7 +150,7 @@ def readable_receipts(sink: Sink, known: Mapping[str, KnownReceipts]) -> list[Re
     """Return the readable receipts of the sink that the ledger does not know; an empty list if the sink cannot be read.
 
     :param sink: the sink
-    :param known: by partition, the position up to which the ledger knows all receipts
+    :param known: by partition, the generation and position up to which the ledger knows all receipts
     """
     try:
         return read_receipts(sink, known)[0]
@@ -157,10 +159,12 @@ def readable_receipts(sink: Sink, known: Mapping[str, KnownReceipts]) -> list[Re
 
 
 def read_receipts(sink: Sink, known: Mapping[str, KnownReceipts]) -> tuple[list[Receipt], str | None]:
-    """Return the sink's receipts that the ledger does not know, and a sentence about unreadable receipts, or None.
+    """Return the sink's readable receipts that the ledger does not know, and a sentence about unreadable ones.
+
+    The sentence is None if there are no unreadable receipts.
 
     :param sink: the sink
-    :param known: by partition, the position up to which the ledger knows all receipts
+    :param known: by partition, the generation and position up to which the ledger knows all receipts
     :raises SinkError: if the sink cannot be read
     """
     found: list[Receipt] = []

@@ -101,6 +101,8 @@ class Run:
     def check(self) -> None:
         """Raise an error if the run must stop, or the background renewal has found that another run has the lease.
 
+        :attr:`.PipelineContext.check` decides whether it must stop, and raises an error of its own.
+
         :raises StaleEpochError: if another run has taken the lease, naming both epochs
         """
         self.setup.check()
@@ -318,7 +320,7 @@ class Run:
         self.metrics.report(records, self._lag(records))
 
     def _lag(self, records: Mapping[str, PartitionRecord]) -> dict[str, int | None]:
-        """Return the number of positions by which the source is ahead of each checkpoint; None if that is unknown.
+        """Return, by partition, how many positions the source is ahead of the checkpoint; None if that is unknown.
 
         Positions that are not readable yet count as well.
 

@@ -37,9 +37,11 @@ class RunPlanning:
         self._refused: dict[str, CkptError] = {}
 
     def plan(self, skipped: Collection[BatchKey] = ()) -> int:
-        """Plan batches for new records of the source, as far as ``max_in_flight`` allows, and store them in the ledger.
+        """Plan batches for new records of the source, and store them in the ledger.
 
-        :param skipped: batches that this run no longer begins
+        No more is planned once the unresolved batches have ``consumer.max_in_flight`` records.
+
+        :param skipped: batches that this run no longer begins; a pinned partition that has one gets no new batches
         :returns: number of batches that are planned and may begin now or later; 0 if the pipeline drains or is stopped
         """
         run = self._run

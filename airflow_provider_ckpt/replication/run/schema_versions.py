@@ -157,7 +157,10 @@ class SchemaVersions:
             )
 
     def _acceptance(self, current: SchemaVersion, source: str) -> StoredAction | None:
-        """Settle the stored acceptances of changed columns, and return that of the source's present columns.
+        """Return the stored action with which a user accepted the present columns of the source.
+
+        Stored actions that accepted columns which the version has already are marked as applied; those that accepted
+        other columns, or were given in other circumstances, as refused.
 
         :param current: the newest schema version
         :param source: fingerprint of the columns of the source

@@ -85,7 +85,8 @@ class WaveSettlement:
 
         :param outcomes: outcomes of all batches of the wave
         :param policy: policy that decides about failed batches; None for the pipeline's
-        :raises OffsetCommitError: if the settlement cannot be stored
+        :raises OffsetCommitError: if the ledger stays unavailable
+        :raises LedgerUnavailableError: if the ledger has an error that does not pass by itself
         """
         settlement = self._commit([outcome for outcome in outcomes if outcome.key not in self._settled], policy)
         types = {
@@ -159,7 +160,7 @@ class WaveSettlement:
         :param outcomes: outcomes of the batches
         :param policy: policy that decides about failed batches; None for the pipeline's
         :raises OffsetCommitError: if the ledger stays unavailable
-        :raises LedgerUnavailableError: at the first attempt, if the error does not pass by itself
+        :raises LedgerUnavailableError: if the ledger has an error that does not pass by itself; it is not tried again
         """
         retry = self._pipeline.policy.retry
         patience = timedelta(milliseconds=self._pipeline.commit_strategy.commit_timeout_ms)

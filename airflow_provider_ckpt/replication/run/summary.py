@@ -1,4 +1,4 @@
-"""Summary of a run, which the command line prints and XCom carries as JSON; it contains no secrets and no records."""
+"""Summarise a run for the command line and XCom; the summary contains no secrets and no records."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ class RunSummary:
     :param epoch: epoch of the lease
     :param generation: highest generation of the source partitions
     :param run: id of the run
-    :param route: branches that the route task follows
+    :param route: outcomes of the run (:class:`.Route`, such as ``hold``), by which a task group chooses the tasks that
+        follow
     :param batches: number of batches that were settled in this run
-    :param batches_by_state: number of unresolved batches in each state
+    :param batches_by_state: number of unresolved batches in each state, and of unconfirmed ones as ``sent``
     :param records: number of records in the settled batches: read, delivered, filtered and dead-lettered
     :param retried: number of failed attempts that are retried
     :param checkpoint: checkpoint of each partition ``before`` and ``after`` the run

@@ -1,4 +1,7 @@
-"""Time budget of a run, and its waits for a time or for its turn to execute waves; users' actions are still applied."""
+"""Time budget of a run, and its waits for a time or for its turn to execute waves.
+
+Actions that users request meanwhile are applied during the wait.
+"""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _WAVE_SECONDS = 10.0
 
 
 class WaveBatches:
-    """Choice of the batches for each wave of one :class:`Run`, which learns from the waves that have ended.
+    """Chooses the batches of each wave of one :class:`Run`: more or fewer, depending on how many the last wave managed.
 
     :param run: run in progress
     :param time_budget: the run's time budget, within which each wave has to begin its batches
@@ -35,7 +35,7 @@ class WaveBatches:
         self._limit = _FIRST_WAVE_BATCHES
 
     def lane_count(self, parallelism: int) -> int:
-        """Return the number of lanes of the next wave.
+        """Return the number of lanes of the next wave: as the declaration says, or fewer if the run's turn has fewer.
 
         :param parallelism: number of tasks that Spark runs at once
         """
@@ -43,7 +43,11 @@ class WaveBatches:
         return min(lanes, self._turn.most_lanes or lanes)
 
     def choose(self, due: Sequence[Batch], lanes: int) -> Sequence[Batch]:
-        """Return the first batch that must run alone; without one, as many batches as a wave is likely to complete.
+        """Return the batches of the next wave, out of those whose next attempt may begin now.
+
+        If a batch must run alone, the wave has only the first such batch. With at-most-once delivery or
+        ``commit_mode: sync`` it has at most one batch of each lane, or of each partition if the pipeline is pinned;
+        else as many batches as it is likely to complete.
 
         :param due: batches whose next attempt may begin now, in the order of their keys
         :param lanes: number of lanes
@@ -63,7 +67,8 @@ class WaveBatches:
     def seconds(self) -> float:
         """Return the seconds after which lanes begin no more batches of the next wave.
 
-        A two-phase sink commits at the end of a wave, so there the pipeline's commit interval decides.
+        They are at most what is left of the time budget. A two-phase sink commits at the end of a wave, so its waves
+        may last as long as the pipeline's commit interval; those of other sinks are shorter.
         """
         seconds = self._cadence.max_interval or _WAVE_SECONDS
         if not self._is_two_phase:
@@ -71,7 +76,7 @@ class WaveBatches:
         return min(seconds, self._time_budget.seconds_left)
 
     def learn(self, outcomes: Sequence[Outcome]) -> None:
-        """Limit the next wave to twice the number of batches that the last wave has attempted, but at least 16.
+        """Limit the next wave to twice as many batches as the last wave has attempted, or to 16 if that is more.
 
         :param outcomes: outcomes of the last wave's batches
         """

@@ -43,7 +43,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _MAX_RESTARTS = 10
-"""Maximum number of times that a run restarts Spark. It suffices until two batches that kill Spark are held."""
+"""Maximum number of times that a run restarts Spark, after which it fails.
+
+It is large enough for two batches that kill Spark again and again until both are held.
+"""
 _OVERDUE_HINT = (
     "Nothing was lost: its batches are planned again. The first of each lane runs alone in the next run; one that is "
     "cancelled in this way retry.rounds times is held. If batches are merely slow, raise run.time_budget or lower "
@@ -56,7 +59,8 @@ class WaveLoop:
 
     :param run: run in progress, whose lease is held and whose source and sink are open
     :param engine: interface to Spark, which executes the waves
-    :param rounds: whether to execute later rounds too; otherwise batches that wait for one are left to the retry task
+    :param rounds: whether to execute later rounds too; otherwise batches that wait for one are left to the task
+        ``retry`` of the task group
     :param plan_on: whether to plan more records of the source while batches get their verdict
     """
 
@@ -246,9 +250,10 @@ class WaveLoop:
             self._settle([outcome], started, publication_policy(self._pipeline.policy))
 
     def _check_wave(self) -> None:
-        """Settle batches by their receipts if due; raise an error if the lease is lost or the time budget exceeded.
+        """Settle batches with a receipt, if ``commit_strategy`` says so; the engine calls this while a wave runs.
 
-        :raises CkptError: when the run must stop; a :class:`DeadlineError` for a wave that exceeds the time budget
+        :raises CkptError: when the run must stop, as after the loss of its lease; a :class:`DeadlineError` for a wave
+            that exceeds the time budget
         """
         self._settlement.settle_if_due()
         if self._time_budget.is_overdue:
@@ -279,11 +284,12 @@ class WaveLoop:
         self._run.summary.spark_started = True
 
     def _settle(self, outcomes: Sequence[Outcome], started: float, policy: DeliveryPolicy | None = None) -> None:
-        """Settle a wave by its outcomes, log it, and halt or wait if the policy says so.
+        """Settle a wave by its outcomes and log it; after an outage of source or sink, wait before the next wave.
 
         :param outcomes: outcomes of the wave's batches
         :param started: start of the wave, in seconds of the monotonic clock
         :param policy: policy that decides about failed batches; None for the pipeline's
+        :raises HaltError: if the policy halts the run because of an error, or an outage lasts too long
         """
         with self._run.step("settle"):
             settlement = self._settlement.settle(outcomes, policy)
@@ -313,7 +319,9 @@ class WaveLoop:
             self._outage_wait.end()
 
     def _count(self, outcomes: Sequence[Outcome], settlement: Settlement) -> None:
-        """Add a settled wave to summary and metrics, and exclude from this run the batches that wait for a retry task.
+        """Add a settled wave to summary and metrics, and exclude batches of a later round from this run.
+
+        That is, if the run leaves later rounds to the task ``retry`` of the task group.
 
         :param outcomes: outcomes of the wave's batches
         :param settlement: result of settling them
@@ -332,7 +340,9 @@ class WaveLoop:
                     self._skipped.add(key)
 
     def _check_at_most_once(self, outcomes: Sequence[Outcome]) -> None:
-        """Count batches without a receipt (delivery at_most_once), and halt on an error that every batch would have.
+        """Count batches without a receipt (delivery at_most_once), and halt if one of them failed by an outage.
+
+        An error for which the policy halts the run has the same effect.
 
         Batches that were sent are not sent again.
 

@@ -1,1 +1,1 @@
-"""Dead letters in Spark: original records, headers, ``error_policy`` for single records, and reading for a replay."""
+"""Create dead letters in Spark, apply ``error_policy`` to single records, and read dead letters for a replay."""

@@ -30,7 +30,8 @@ def with_headers(
 ) -> list[DeadLetter]:
     """Return the dead letters of one attempt of a batch with all their headers.
 
-    The dead letters of a replay keep the headers that describe the record's origin.
+    The dead letters of a replay keep the headers that describe the record's origin. The headers that the record itself
+    had in the source are removed unless ``dead_letter_queue.include_original_headers`` is set.
 
     :param dead_letters: dead letters, whose headers so far only describe the record's origin
     :param task: the batch

@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.core.wave_messages import BatchTask
 
 DETAIL = "dead_letters"
-"""Key in :attr:`BatchTask.detail` of a replay's batch. Its value lists the batch's selections of dead letters, each
-with the position of its first dead letter. A replay numbers its dead letters from 0, and these are the positions."""
+"""Key in :attr:`BatchTask.detail` of a replay's batch. Its value lists the dead letters to send as selections: each
+names consecutive dead letters of one earlier batch, and the position of the first of them in the replay, from 0."""
 
 NEWEST_FIRST = "newest_first"
 """Key in :attr:`BatchTask.detail` of a replay's batch. Its value says whether the dead letters of a selection are
 numbered from the newest to the oldest."""
 
 NO_ORIGINAL = "original"
-"""End of the name of the header that marks a dead letter without bytes: the source no longer contained the record."""
+"""Header, perhaps with a prefix, that marks a dead letter without bytes: the source no longer contained the record."""
 
 HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 """Spark SQL type of the ``headers`` column, the headers of a message."""
@@ -47,7 +47,7 @@ _ROWS_PER_YIELD = 10_000
 def replay_detail(positioned: Sequence[PositionedDeadLetters], *, newest_first: bool) -> dict[str, Any]:
     """Return the :attr:`BatchTask.detail` by which :class:`ReplayReader` finds the dead letters of a replay's batch.
 
-    :param positioned: the batch's selections of dead letters, each with the position of its first one in the replay
+    :param positioned: selections of the dead letters to send, each with the position of its first one in the replay
     :param newest_first: whether the dead letters of a selection are numbered from the newest to the oldest
     """
     return {DETAIL: [[*item.dead_letters.to_json(), item.start] for item in positioned], NEWEST_FIRST: newest_first}

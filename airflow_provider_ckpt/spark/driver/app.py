@@ -30,7 +30,7 @@ def main(directory: str) -> int:
     """Run the waves that the lease holder, the process that plans them, sends through the run directory.
 
     :param directory: path of the run directory
-    :return: exit status: 0, or 1 if the run was refused before its first wave because its transform cannot be used
+    :return: exit status: 0, or 1 if no wave was run because Spark cannot use the run's transform
     """
     die_with_parent()
     side = DriverSide(directory)

@@ -1,4 +1,4 @@
-"""State of one run that a standing driver is serving."""
+"""Keep the state of one run that a standing driver is serving, and exchange signals with the run's client."""
 
 from __future__ import annotations
 

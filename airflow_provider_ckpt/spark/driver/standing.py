@@ -1,4 +1,4 @@
-"""Spark application of the ``warm`` engine: a standing driver, which serves each run in its own thread and session.
+"""Run the standing driver of the ``warm`` engine: a Spark application that serves each run in a thread of its own.
 
 ``spark-submit`` starts it with two arguments: the driver's own directory, and the seconds without runs after which it
 ends. ``run_server.py`` serves the runs, ``standing_protocol.py`` defines the socket on which clients request them, and

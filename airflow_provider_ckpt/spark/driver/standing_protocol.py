@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 BELL = b"."
-"""Byte on a run's connection by which each process announces a new line in a file of the run directory."""
+"""Byte on a run's connection: it accepts or confirms a run, later announces a new line in a file of the directory."""
 SOCKET = "socket"
 """Name of the socket in the driver's directory while the driver accepts runs."""
 

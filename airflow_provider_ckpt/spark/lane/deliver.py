@@ -124,6 +124,8 @@ class Lane:
     def deliver(self, task: BatchTask, gathered: GatheredBatch) -> Outcome:
         """Claim the verdict for a batch (delivered, rejected or void, as its instruction says), and return the outcome.
 
+        Any error makes the outcome ``failed``. A batch that the lane must not attempt gets ``not_attempted``.
+
         :param task: the batch
         :param gathered: the batch's records as they were read and transformed
         """
@@ -138,9 +140,9 @@ class Lane:
         return self._ended(task, outcome)
 
     def deliver_raw(self, task: BatchTask, raw_copy: RawCopy, rows: RawRows) -> Outcome | None:
-        """Deliver a batch without decoding its rows into records, or send nothing and return None.
+        """Deliver a batch without decoding its rows into records; return None if it must be delivered as records.
 
-        None means that the batch must be delivered as records.
+        With None, nothing of the batch is in the sink, unless the connection was lost during the commit.
 
         :param task: the batch
         :param raw_copy: writes the rows to the sink
@@ -265,7 +267,8 @@ class Lane:
     def _apply_function(self, task: BatchTask, gathered: GatheredBatch, returns: pa.Schema) -> None:
         """Apply the user's Python function, the last step of the transform, to the rows of a batch.
 
-        The results replace the rows in ``gathered``. Rows for which the function raises an error become dead letters.
+        The results replace the rows in ``gathered``. Rows that the function excludes count as filtered, and those for
+        which it raises an error become dead letters.
 
         :param task: the batch
         :param gathered: the batch's records, which are changed

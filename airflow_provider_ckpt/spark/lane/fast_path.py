@@ -43,6 +43,8 @@ def run_lane(
 ) -> Iterator[pa.RecordBatch]:
     """Read and deliver the batches of this Spark task's lanes, and yield a row per batch (for ``mapInArrow``).
 
+    The row has the batch's outcome, which also says if the batch was deferred, or not attempted for lack of time.
+
     :param job: description of the run
     :param wave: the batches, by lane
     :param schema: Arrow schema of the rows to deliver: the position, then the sink's columns

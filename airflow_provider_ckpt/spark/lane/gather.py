@@ -121,7 +121,7 @@ class Gatherer:
         :param shape: names and types of the source's columns
         :param read_by_spark: whether Spark itself reads the source. Each record then carries its original columns,
             which are passed to ``reader``, so that it yields them if records are read again. If the batch is to be
-            rejected as a whole, nothing else of its records is kept
+            rejected as a whole, the result contains no records
         """
         import pyarrow as pa
         import pyarrow.compute as pc

@@ -62,8 +62,9 @@ def read_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of one lane's batches, with a marker row after each batch.
 
-    After :attr:`Wave.seconds` no further batch is started. If a batch cannot be read, its marker row contains the
-    error, and the lane goes on with the next batch; after an outage of the source it reads no more batches.
+    If a batch cannot be read, its marker row contains the error, and the lane goes on with the next batch. After
+    :attr:`Wave.seconds`, or after an outage of the source, it reads no more batches: the marker row of each of the
+    others says that the batch was not attempted.
 
     :param job: description of the run
     :param wave: the batches, by lane
@@ -175,7 +176,7 @@ def _marker(
     :param index: index of the batch in the lane
     :param read: number of records that were read, or :data:`NOT_ATTEMPTED`
     :param failure: the error that ended reading; None if all records were read
-    :param large: position and size in bytes of each oversized record
+    :param large: position and size in bytes of each record that exceeds ``max_record_bytes``
     """
     import pyarrow as pa
 

@@ -25,7 +25,8 @@ def reject_all(gathered: GatheredBatch, reader: Reader, task: BatchTask, *, raw:
     :param gathered: the batch, which is changed: it gets the dead letters, and their number as the number of records
         read
     :param reader: reader of the batch's source
-    :param task: the batch as it was planned, with the error because of which it is rejected
+    :param task: the batch as it was planned, with the error because of which it is rejected; without an error, the dead
+        letters say that all attempts of the batch failed
     :param raw: whether the source yields bytes rather than columns
     """
     gathered.dead_letters = originals.from_batch(reader, task, task.error or _WITHOUT_CAUSE, raw=raw)

@@ -54,7 +54,8 @@ class DeferredBatch:
 
     :param key: key of the batch
     :param records: position, verdict and original columns of the rejected records that the driver is to evaluate; None
-        if it only has to run the batch again without the fast path
+        if the lane tried to deliver without Spark SQL (the fast path), and the driver only has to run the batch again
+        with it
     """
 
     key: BatchKey

@@ -1,1 +1,1 @@
-"""The transform of a pipeline: decoding, ``where``, ``select``, a Python function; each record gets a verdict."""
+"""Transform the records of a pipeline: decode, ``where``, ``select``, a Python function; each record gets a verdict."""

@@ -134,7 +134,7 @@ def _as_boolean(where: str) -> str:
 
 
 def _first_verdict(branches: list[str]) -> str:
-    """Return a SQL ``CASE`` that yields the first verdict that applies to a record; null without any.
+    """Return a SQL ``CASE`` that yields the first verdict that applies to a record; null if none applies.
 
     Marker rows, which end batches, get null too.
 
@@ -197,7 +197,7 @@ def check(frame: DataFrame, pipeline: Pipeline, shape: RecordShape) -> StructTyp
 def frames_without_try(
     frame: DataFrame, pipeline: Pipeline, shape: RecordShape, kind: ErrorType
 ) -> Iterator[DataFrame]:
-    """Yield data frames that evaluate, not under try, the expressions that failed for a rejected record.
+    """Yield data frames that evaluate again, without suppressing errors, what failed for a rejected record.
 
     Executing one of them makes Spark raise the error that the transform suppressed.
 

@@ -1,4 +1,4 @@
-"""SQL conditions that find records with a parsed value that differs from the record's text.
+"""Build SQL conditions that find records with a parsed value that differs from the record's text.
 
 ``from_json`` parses ``"1,5"`` as 15 and the byte 255 as -1, ``from_csv`` parses ``0x1p4`` as 16, and there are more
 such cases. So a record is parsed a second time with the affected fields as text, and each value is compared with its

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 def missing_field_checks(pipeline: Pipeline, text: str, columns: Mapping[str, str]) -> list[RecordCheck]:
-    """Return a check that a JSON record has all fields of the schema; an empty list if missing fields count as null.
+    """Return a check that a JSON record has all fields of the schema; a record without one is rejected or filtered.
+
+    The list is empty if missing fields count as null, or if records are not decoded as JSON.
 
     :param pipeline: the pipeline's declaration
     :param text: name of the column with the record's text

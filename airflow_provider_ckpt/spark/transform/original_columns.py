@@ -83,8 +83,9 @@ def packed_sql(shape: RecordShape, column: Callable[[str], str], *, included: bo
 def placeholder_sql(shape: RecordShape, *, included: bool) -> str:
     """Return SQL of the value that a record has in place of :func:`packed_sql` if its source columns are not needed.
 
-    The value is null, or a struct of nulls and empty lists. The latter avoids null lists: for every row of a batch,
-    Spark's Arrow writer walks again over all null lists of that batch.
+    The value is null. But if the columns stay a struct, and one of them is an array or a map, it is a struct of nulls,
+    empty arrays and empty maps: for every row of a batch, Spark's Arrow writer walks again over all null lists of that
+    batch.
 
     :param shape: names and types of the source's columns
     :param included: whether the columns are needed for all records, not only for rejected ones

@@ -40,8 +40,8 @@ _UNAMBIGUOUS_VALUES = {
 
 _NAME = re.compile("[A-Za-z0-9_ .-]+")
 _MAX_EXPRESSION_LENGTH = 4_000
-"""Largest number of characters of the regular expression for a whole record. From about 6,000 on, RE2 exhausts the
-memory for its states and is 30 times as slow.
+"""Largest number of characters of the regular expression for a whole record. A schema that needs a longer one
+is left to Spark's parser: from about 6,000 on, RE2 exhausts the memory for its states and is 30 times as slow.
 """
 
 
@@ -61,7 +61,8 @@ class FlatJsonDecoder:
         """Create the decoder for a schema.
 
         :param fields: fields of the schema
-        :return: None if a flat record cannot have one of the fields, or if the schema has too many
+        :return: None if a flat record cannot have one of the fields, if there are no fields or two of the same name, or
+            if the regular expression would be too long
         """
         named = [(field.name, field.dataType.simpleString()) for field in fields]
         if len(dict(named)) < len(named) or not all(

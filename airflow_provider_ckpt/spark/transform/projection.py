@@ -37,7 +37,7 @@ def project(
     *,
     analyse: bool = False,
 ) -> DataFrame:
-    """Return a data frame with the values of expressions. An expression may use the columns of earlier ones.
+    """Return a data frame whose columns are given expressions. An expression may use the columns of earlier ones.
 
     :param frame: data frame whose columns the expressions use
     :param expressions: SQL texts, or columns of a classic session
@@ -119,7 +119,9 @@ def _without_reason(error: Exception) -> bool:
 
 
 def error_class(key: str) -> type[ConfigError]:
-    """Return the error class for an expression that Spark can parse but not use: one for ``where``, one for others.
+    """Return the error class for an expression that Spark can parse but not use.
+
+    It is :class:`InvalidFilterError` for ``transform.where``, and :class:`InvalidTransformError` for any other key.
 
     :param key: configuration key of the expression, such as ``transform.where``
     """

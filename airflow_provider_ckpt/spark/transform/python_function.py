@@ -149,7 +149,9 @@ def _results(
 
 
 def _call(function: Function, rows: pa.Table, returns: pa.Schema) -> pa.Table:
-    """Call the function once, and return its result with the record numbers, in the types of ``returns``.
+    """Call the function once, and return its result with the record numbers, cast to the types of ``returns``.
+
+    The function's own error is raised as it is, and so is that of pyarrow if a value cannot be cast.
 
     :param function: the user's function
     :param rows: the record number, then the columns for the function

@@ -18,11 +18,12 @@ has no entry.
 """
 
 NUMBER_PREFIX = f"number{secrets.randbits(62)}:"
-"""Prefix that distinguishes numbers that were parsed as text from strings; it is random, so that no record contains
-it."""
+"""Prefix of a JSON number that is parsed as text, by which it can be told from a string.
+
+It is random, so that no record contains it."""
 
 NUMBER_PREFIX_LENGTH = len(NUMBER_PREFIX)
-"""Number of characters by which the text of a JSON number in the second parse is longer than in the record."""
+"""Number of characters by which a JSON number that is parsed as text is longer than in the record."""
 
 
 def _without_prefix(own: str) -> str:

@@ -14,7 +14,9 @@ from airflow_provider_ckpt.connectors.two_phase.committer import TableCommitter
 
 
 class ObjectFilesOpener:
-    """Opener that reads the head object again for each try of a commit; see :class:`~.two_phase.version.TableOpener`.
+    """Opener that reads the pipeline's object, which has the fence and the head, again for each try of a commit.
+
+    See :class:`~.two_phase.version.TableOpener`.
 
     :param layout: keys of the pipeline's objects
     """

@@ -47,7 +47,7 @@ def fence(
 
 
 def _create_identity(layout: ObjectLayout) -> None:
-    """Create the target's id if it has none; several processes may do so at once."""
+    """Create the target's id if it has none; if several processes do so at once, the id stored first remains."""
     if layout.identity.read() is not None:
         return
     try:

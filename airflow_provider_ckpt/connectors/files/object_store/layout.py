@@ -1,9 +1,9 @@
 """Keys of the objects of a files sink in an object store.
 
 Visible: ``ckpt-<partition>-<generation>-<seq>-<epoch>-<random>.<format>``, one object a batch. Hidden, in
-``_ckpt/<ledger>/<pipeline>/``: ``head``, the object with fence and newest receipt node; ``staged/<partition>/`` and
-``receipts/``, ``accepted``, ``replays/`` and ``files/`` as at a table (``two_phase/layout.py``). The object
-``_ckpt/target`` has the target's id, which all pipelines there share.
+``_ckpt/<ledger>/<pipeline>/``: ``head``, the object with fence and newest receipt node; ``staged/<partition>/``, rows
+that are not visible yet; and ``receipts/``, ``accepted``, ``replays/`` and ``files/``, which are described in
+``two_phase/layout.py``. The object ``_ckpt/target`` has the target's id, which all pipelines there share.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from airflow_provider_ckpt.core.batch_key import BatchKey
 
 @dataclass(frozen=True, slots=True)
 class ObjectLayout(TableLayout):
-    """Keys of one pipeline and ledger below one prefix.
+    """Keys of the objects of one pipeline and ledger below one prefix.
 
     :param format: format of the visible objects, which is also the extension of their names
     :param files_may_go: ``sink.files_may_go``: whether readers may remove visible objects

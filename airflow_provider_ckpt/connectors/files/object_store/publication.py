@@ -19,7 +19,8 @@ def publish(layout: ObjectLayout, committed: Iterable[CommittedReceipt]) -> None
 
     :param layout: keys of the sink
     :param committed: receipts of the batches
-    :raises SinkError: if an object was removed, so that its batch has a receipt and no rows
+    :raises SinkError: if an object was removed, so that its batch has a receipt and no rows; not if
+        ``sink.files_may_go`` is set
     """
     for entry in committed:
         if entry.file is None:
@@ -45,7 +46,7 @@ def roll_forward(layout: ObjectLayout, receipts: ReceiptChain, head: int | None)
 
     :param layout: keys of the sink
     :param receipts: receipts of the sink
-    :param head: number of the newest receipt node
+    :param head: number of the newest receipt node; None if there is none yet
     """
     staged = layout.staged_batches()
     committed = receipts.find(head, {key for key, _ in staged.values()}) if staged else ()
@@ -57,7 +58,7 @@ def sweep(layout: ObjectLayout, receipts: ReceiptChain, head: int | None, epoch:
 
     :param layout: keys of the sink
     :param receipts: receipts of the sink
-    :param head: number of the newest receipt node
+    :param head: number of the newest receipt node; None if there is none yet
     :param epoch: epoch of the fence
     """
     roll_forward(layout, receipts, head)

@@ -48,16 +48,20 @@ class ObjectFilesSink(VisibleFilesSink):
         return f"files+{self._layout.prefix.uri}"
 
     def check(self) -> None:
-        """Raise an error if the prefix is not writable or has foreign objects, or the store ignores request conditions.
+        """Raise an error if the prefix is not writable or has foreign objects; see :meth:`Sink.check`.
 
-        Foreign objects are those of another writer or in another format. See :meth:`Sink.check`.
+        Foreign objects are those of another writer or in another format. A store that ignores the conditions of
+        requests, such as ``If-None-Match``, is an error too.
         """
         prefix = self._layout.prefix
         prefix.check_writable("sink.path")
         refuse_foreign_files(self._names_to_check(), self._layout.format, place=prefix, in_store=True)
 
     def _names_to_check(self) -> Sequence[str]:
-        """Return the names of all objects below the prefix before the first fence, later those of the newest commit.
+        """Return the names of the objects that :meth:`check` looks at.
+
+        Before the first fence these are all objects below the prefix, later those of the newest commit, or none if its
+        receipts cannot be read.
 
         A prefix to which this sink has written for a long time may have too many objects to list them in each run.
         """
@@ -72,7 +76,8 @@ class ObjectFilesSink(VisibleFilesSink):
     def claims(self) -> Claims:
         """Return this ledger's fence, all ledgers with a fence for the pipeline, the target's id, and evidence of loss.
 
-        See :meth:`Sink.claims`.
+        The evidence is a sentence that says which receipts or objects with delivered rows are gone, or that the sink
+        was set back; None if there is no such evidence. See :meth:`Sink.claims`.
         """
         version = ObjectFilesVersion(self._layout)
         loss = find_loss(version, self._receipts)
@@ -108,7 +113,10 @@ class ObjectFilesSink(VisibleFilesSink):
             raise
 
     def batches_without_receipt(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
-        """Return the given batches without a readable receipt or object; see :meth:`Sink.batches_without_receipt`."""
+        """Return those of the given batches whose receipt is missing or unreadable, or whose object is gone.
+
+        With ``sink.files_may_go: true``, a missing object does not count. See :meth:`Sink.batches_without_receipt`.
+        """
         version = ObjectFilesVersion(self._layout)
         missing = set(batches_without_rows(version, self._receipts, keys))
         if not self._layout.files_may_go:
@@ -120,7 +128,7 @@ class ObjectFilesSink(VisibleFilesSink):
         return io.BytesIO((self._layout.prefix / name).read() or b"")
 
     def _missing_files(self, version: ObjectFilesVersion) -> Sequence[CommittedReceipt]:
-        """Return those receipts of the newest commit whose objects are gone.
+        """Return those receipts of the newest commit whose objects are gone; none with ``sink.files_may_go: true``.
 
         :param version: the newest state of the sink
         """

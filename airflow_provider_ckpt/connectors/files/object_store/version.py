@@ -1,4 +1,4 @@
-"""State of a files sink in an object store, and the commit that replaces it: of two commits on one state, one wins.
+"""Read the state of a files sink in an object store, and replace it: of two commits on one state, only one succeeds.
 
 The state is one object, the *head object*, with the fence's epoch and the number of the newest receipt node. The store
 replaces it only if it still has the content that was read.
@@ -60,7 +60,7 @@ class ObjectFilesVersion(TableVersion):
 
     @property
     def target(self) -> str | None:
-        """The target's own id; None if no fence was ever raised below the prefix."""
+        """Id of the target, which the first fence stores below the prefix; None if none was ever raised there."""
         found = self.layout.identity.read()
         return None if found is None else found.decode("utf-8", "replace").strip()
 
@@ -75,14 +75,17 @@ class ObjectFilesVersion(TableVersion):
         return self._number + 1
 
     def restored_version(self, since: int) -> None:  # see set_back
-        """Return None, since only this sink changes the head object; :attr:`set_back` reports an older content.
+        """Return None: in this sink, :attr:`set_back` reports that an older state was restored.
 
         :param since: number of an older state
         """
 
     @property
     def set_back(self) -> str | None:
-        """Evidence that the head object was set back, as by a backup, for an error message; None if it was not."""
+        """Evidence that the head object was set back, as by a backup, for an error message; None if it was not.
+
+        It was if it says that it was replaced fewer times than the object ``accepted`` of the pipeline records.
+        """
         accepted = accepted_version(self)
         if self._number >= accepted:
             return None
