@@ -238,8 +238,9 @@ class ProposalRecord:
     :param state: state of the proposal, such as approved
     :param expires_at: time from which the proposal can be neither approved nor carried out, UTC
     :param answered_by: the user who approved or rejected the proposal; None as long as it has no answer
-    :param result: ``{"applied", "intent"}`` if the action was carried out, ``{"refusal"}`` if it was refused; None
-        otherwise
+    :param result: if the action was carried out, a dict with ``applied``, whether it took effect at once, and
+        ``intent``, the id of the stored action if it did not; if it was refused, a dict with ``refusal``, the reason as
+        text; None otherwise
     """
 
     proposal: Proposal

@@ -230,8 +230,10 @@ def _matches(pattern: Sequence[str], components: Sequence[str]) -> bool:
 class _ObjectFile(io.RawIOBase):
     """Read-only file-like view of an object: each read is a request for one range of bytes, and no bytes are kept.
 
+    A read fails if the object was replaced or removed since it was discovered.
+
     :param location: the object
-    :param identity: recorded identity of the object
+    :param identity: size and e-tag of the object when it was discovered
     """
 
     def __init__(self, location: ObjectLocation, identity: ObjectIdentity) -> None:

@@ -49,9 +49,9 @@ WHERE p.proname = '{HISTORY_FUNCTION}' AND p.pronargs = 0 AND p.prosecdef
   AND pg_catalog.has_function_privilege(p.oid, 'EXECUTE') AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')
 ORDER BY n.nspname LIMIT 1
 """
-"""Query of a schema with the function :data:`HISTORY_FUNCTION`, owned by a role that may read the history.
+"""Query of a schema with the function :data:`HISTORY_FUNCTION`, which reads the server's timeline history files.
 
-A function of any other owner is not trusted.
+It finds only a function whose owner may read files of the server, since one of any other owner is not trusted.
 """
 
 

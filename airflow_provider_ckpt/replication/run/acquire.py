@@ -63,11 +63,13 @@ def acquire(setup: PipelineContext, *, force: bool = False, accepting: bool = Fa
 
 
 def _open_and_lease(setup: PipelineContext, *, force: bool) -> tuple[OpenConnectors, Lease]:
-    """Check source and sink, refuse another ledger's receipts, and take the lease with an epoch above the sink's fence.
+    """Open and check source and sink, and take the lease with an epoch above the sink's fence.
 
     :param setup: the pipeline with its ledger, connections and lease owner
     :param force: whether to take the lease from its holder
     :return: source and sink, open, and the lease
+    :raises ConfigError: if the sink has receipts of another ledger
+    :raises LeaseBusyError: if another run holds the lease, and the pipeline does not wait or the wait has timed out
     """
     opened = OpenConnectors(setup)
     try:

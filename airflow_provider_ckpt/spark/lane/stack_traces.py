@@ -53,9 +53,9 @@ class DeferredBatch:
     """Batch that a lane did not deliver but returned to the driver, which runs it again.
 
     :param key: key of the batch
-    :param records: position, verdict and original columns of the rejected records that the driver is to evaluate; None
-        if the lane tried to deliver without Spark SQL (the fast path), and the driver only has to run the batch again
-        with it
+    :param records: the first rejected records, whose expressions the driver evaluates once more to get the stack traces
+        of their errors: position, the reason for the rejection, and the columns before the transform. None if the lane
+        tried to deliver without Spark SQL (the fast path), and the driver only has to run the batch again with it
     """
 
     key: BatchKey
