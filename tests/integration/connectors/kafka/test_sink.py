@@ -255,7 +255,8 @@ class TestOutages:
         assert lane.outcome.error is not None
         assert lane.outcome.error.is_outage
         assert lane.outcome.error.recoverable
-        harness.extra["socket.timeout.ms"] = 60_000  # a broker that has just restarted needs more than two seconds on a busy machine
+        # A broker that has just restarted needs more than two seconds on a busy machine.
+        harness.extra["socket.timeout.ms"] = 60_000
         with Run(harness, 2) as new:
             new.take_over()
             found = {receipt.key.seq for receipt in new.receipts()}
