@@ -13,7 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -30,10 +30,11 @@ with socket.socket(socket.AF_UNIX) as server:
 
 
 @contextmanager
-def airflow_in(directory: Path, env: Mapping[str, str]) -> Iterator[None]:
-    """Put the command ``airflow`` into ``directory``.
+def airflow_in(directory: Path, env: Mapping[str, str], within: Sequence[str] = ()) -> Iterator[int]:
+    """Put the command ``airflow`` into ``directory``; the id of the process that all its calls are forks of.
 
     :param env: the environment in which Airflow is imported, AIRFLOW_HOME included
+    :param within: a program that executes the command line after its own arguments, in another namespace, say
     """
     address = str(directory / "airflow.socket")
     client = directory / "airflow"
@@ -41,13 +42,13 @@ def airflow_in(directory: Path, env: Mapping[str, str]) -> Iterator[None]:
     client.chmod(0o755)
     here = Path(__file__).parents[2]
     server = subprocess.Popen(
-        [sys.executable, "-m", __name__, address], env=dict(env), cwd=here, stdout=subprocess.PIPE
+        [*within, sys.executable, "-m", __name__, address], env=dict(env), cwd=here, stdout=subprocess.PIPE
     )
     try:
         assert server.stdout is not None
         if b"ready\n" not in server.stdout:  # before that line, what Airflow imports may write others
             raise RuntimeError(f"airflow could not be imported: exit status {server.wait()}")
-        yield
+        yield server.pid
     finally:
         server.terminate()
         server.wait(20)
