@@ -39,7 +39,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresSer
 
 def driver(fleet: Fleet) -> dict[str, Any]:
     """The state of the only driver, when it serves no run."""
-    fleet.airflow.until(lambda: not fleet.warm.state()["runs"], 30, "the driver still serves a run")
+    fleet.airflow.until(lambda: not fleet.warm.state()["runs"], SECONDS, "the driver still serves a run")
     return fleet.warm.state()
 
 
@@ -67,14 +67,14 @@ def test_celery_workers_come_and_go_and_neither_runs_nor_spark_are_lost(fleet: F
 
     with fleet.closed(first):
         runs = fleet.begin([first])
-        fleet.airflow.until(lambda: fleet.waits(first), 180, f"nobody wrote into {first}")
+        fleet.airflow.until(lambda: fleet.waits(first), SECONDS, f"nobody wrote into {first}")
         runs |= fleet.begin(others)
         worker = fleet.airflow.end("worker")
-        fleet.airflow.until(lambda: "Warm shutdown" in fleet.airflow.log("worker"), 60, "the worker does not end")
+        fleet.airflow.until(lambda: "Warm shutdown" in fleet.airflow.log("worker"), SECONDS, "the worker does not end")
         assert worker.poll() is None  # it waits for its task
         assert fleet.airflow.state(first, runs[first]) == "running"
-    assert worker.wait(60) == 0
-    fleet.airflow.until(lambda: fleet.airflow.state(first, runs[first]) == "success", 60, f"{first} did not succeed")
+    assert worker.wait(SECONDS) == 0
+    assert fleet.airflow.wait(first, runs[first], SECONDS) == "success"
     assert driver(fleet)["pid"] == before["pid"]
 
     fleet.airflow.launch("worker")

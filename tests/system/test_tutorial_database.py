@@ -65,7 +65,7 @@ def most_connections(server: PostgresServer) -> Iterator[dict[str, int]]:
     def watch() -> None:
         with closing(psycopg2.connect(server.dsn)) as connection, connection.cursor() as cursor:
             connection.autocommit = True
-            while not ended.wait(0.01):
+            while not ended.wait(0.05):
                 cursor.execute(
                     "SELECT datname, count(*) FROM pg_stat_activity WHERE application_name LIKE 'ckpt%' GROUP BY 1"
                 )

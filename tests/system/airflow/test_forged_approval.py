@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pytest
 
 from airflow_provider_ckpt.core.action import Action, ActionKind
-from tests.system.airflow.deployment import Deployment
+from tests.system.airflow.deployment import PATIENCE, Deployment
 
 DAG, PIPELINE = "guarded_recovery", "guarded"
 ENDED = {"success", "failed", "upstream_failed", "skipped"}
@@ -84,7 +84,7 @@ def clear(deployment: Deployment, run_id: str, *tasks: str) -> None:
 
 def settled(deployment: Deployment, run_id: str, task: str = "carry_out") -> str:
     """The state in which a task ended, once the run has ended."""
-    deployment.airflow.wait(DAG, run_id, 180)
+    deployment.airflow.wait(DAG, run_id, PATIENCE)
     state = str(deployment.task(DAG, run_id, task)["state"])
     assert state in ENDED
     return state
