@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from urllib.parse import quote
 
 import pytest
 
@@ -94,3 +95,23 @@ def test_past_an_expired_lease_status_tells_of_the_first_run_and_the_second_fenc
     assert "lease_taken_over" in seen.events
     assert seen.events.count("fenced") == 1
     assert deployment.task("expired", frozen, "replicate")["try_number"] == 1
+
+
+def test_a_paused_dag_ends_the_task_that_runs_and_goes_on_where_it_stood(deployment: Deployment) -> None:
+    name = "rested"
+    deployment.write(name, range(80))
+    with deployment.closed(name):
+        run_id = deployment.begin(name)
+        deployment.at_gate(name)
+        deployment.airflow.api("PATCH", f"/dags/{quote(name)}", {"is_paused": True})
+    deployment.reaches(name, run_id, "replicate.submit", "success")
+    deployment.let_go(name)
+    assert deployment.task(name, run_id, "replicate.settle")["state"] is None
+    assert deployment.checkpoint(name) > 0
+
+    deployment.airflow.api("PATCH", f"/dags/{quote(name)}", {"is_paused": False})
+    deployment.succeeds(name, run_id)
+
+    seen = deployment.trace(name)
+    assert seen.ids == list(range(80))
+    assert not seen.held

@@ -1,11 +1,66 @@
-"""Scheduler and triggerer are killed and started anew under a run, or the DAG is paused: each record arrives once."""
+"""Scheduler and triggerer are killed under three runs and started anew: each record arrives once."""
 
 from __future__ import annotations
 
-from urllib.parse import quote
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import pytest
 
 from tests.services import processes
+from tests.services.processes import Process
 from tests.system.airflow.deployment import PATIENCE, Deployment
+
+HEADLESS, ORPHANED, UNWATCHED = "headless", "orphaned", "unwatched"
+
+
+@dataclass(frozen=True)
+class Restarted:
+    """Three runs, and what has become of them by the restart.
+
+    :param runs: their ids by pipeline
+    :param tasks: processes below the workers that wait at the closed gates of two of them: the task and its Spark
+    :param gates: opens the gate of a pipeline when it is closed
+    :param dead: the job of the scheduler that was killed
+    """
+
+    runs: Mapping[str, str]
+    tasks: Mapping[str, list[Process]]
+    gates: Mapping[str, ExitStack]
+    dead: int
+
+
+@pytest.fixture(scope="module")
+def restarted(deployment: Deployment) -> Iterator[Restarted]:
+    """Scheduler and triggerer are killed and started once all are dead.
+
+    Spark delivers for ``headless`` and ``orphaned`` at that time, and a retry of ``unwatched`` waits in the triggerer.
+    """
+    runs: dict[str, str] = {}
+    tasks: dict[str, list[Process]] = {}
+    gates: dict[str, ExitStack] = {}
+    with ExitStack() as every:
+        for name in (HEADLESS, ORPHANED):
+            gates[name] = every.enter_context(ExitStack())
+            gates[name].enter_context(deployment.closed(name))
+            deployment.write(name, range(80))
+            runs[name] = deployment.begin(name)
+        for name in (HEADLESS, ORPHANED):
+            deployment.at_gate(name)
+            worker, *_ = deployment.worker(name, runs[name], "replicate.submit")
+            tasks[name] = processes.below(worker.pid)
+        deployment.write(UNWATCHED, range(80))
+        deployment.refuse(UNWATCHED, whether=True)
+        runs[UNWATCHED] = deployment.begin(UNWATCHED)
+        deployment.reaches(UNWATCHED, runs[UNWATCHED], "replicate.retry", "deferred")
+        dead = deployment.scheduler_job()
+        for service in ("triggerer", "scheduler"):
+            deployment.kill(service)
+        for service in ("triggerer", "scheduler"):
+            deployment.airflow.launch(service)
+        deployment.refuse(UNWATCHED, whether=False)
+        yield Restarted(runs, tasks, gates, dead)
 
 
 def arrived_once(deployment: Deployment, name: str, number: int = 80) -> None:
@@ -15,83 +70,41 @@ def arrived_once(deployment: Deployment, name: str, number: int = 80) -> None:
     assert not seen.held
 
 
-def restart(deployment: Deployment, *services: str) -> None:
-    """Kill services, and start them again once all are dead."""
-    for service in services:
-        deployment.kill(service)
-    for service in services:
-        deployment.airflow.launch(service)
-
-
 def test_a_scheduler_killed_while_spark_delivers_does_not_disturb_it_and_the_next_one_goes_on(
-    deployment: Deployment,
+    deployment: Deployment, restarted: Restarted
 ) -> None:
     """The executor's workers outlive a killed scheduler."""
-    name = "headless"
-    deployment.write(name, range(80))
-    with deployment.closed(name):
-        run_id = deployment.begin(name)
-        deployment.at_gate(name)
-        spark = processes.below(deployment.worker(name, run_id, "replicate.submit")[0].pid)
-        restart(deployment, "scheduler")
-        assert processes.alive(spark)
+    assert processes.alive(restarted.tasks[HEADLESS])
+    restarted.gates[HEADLESS].close()
 
-    deployment.succeeds(name, run_id)
+    deployment.succeeds(HEADLESS, restarted.runs[HEADLESS])
 
-    arrived_once(deployment, name)
-    assert deployment.epoch(name) == 1
-    assert deployment.task(name, run_id, "replicate.submit")["try_number"] == 1
+    arrived_once(deployment, HEADLESS)
+    assert deployment.epoch(HEADLESS) == 1
+    assert deployment.task(HEADLESS, restarted.runs[HEADLESS], "replicate.submit")["try_number"] == 1
 
 
-def test_a_task_that_the_next_scheduler_gives_to_another_worker_is_fenced_and_done_once(deployment: Deployment) -> None:
+def test_a_triggerer_and_a_scheduler_killed_under_a_retry_that_waits_pick_it_up_again(
+    deployment: Deployment, restarted: Restarted
+) -> None:
+    deployment.succeeds(UNWATCHED, restarted.runs[UNWATCHED])
+
+    arrived_once(deployment, UNWATCHED)
+    assert deployment.epoch(UNWATCHED) == 1, "the lease was kept alive meanwhile, or taken again by its own run"
+    assert deployment.task(UNWATCHED, restarted.runs[UNWATCHED], "replicate.retry")["try_number"] == 1
+
+
+def test_a_task_that_the_next_scheduler_gives_to_another_worker_is_fenced_and_done_once(
+    deployment: Deployment, restarted: Restarted
+) -> None:
     """As it does with what it finds running once the one before is known to be dead (apache/airflow, LocalExecutor)."""
-    name = "orphaned"
-    deployment.write(name, range(80))
-    with deployment.closed(name):
-        run_id = deployment.begin(name)
-        deployment.at_gate(name)
-        task = processes.below(deployment.worker(name, run_id, "replicate.submit")[0].pid)
-        dead = deployment.scheduler_job()
-        restart(deployment, "scheduler")
-        deployment.unheard_of(dead)
-        deployment.airflow.until(lambda: deployment.epoch(name) == 2, PATIENCE, "nobody took the task over")
-        deployment.airflow.until(lambda: not processes.alive(task), PATIENCE, "the first try goes on")
+    assert deployment.epoch(ORPHANED) == 1
+    deployment.unheard_of(restarted.dead)
+    deployment.airflow.until(lambda: deployment.epoch(ORPHANED) == 2, PATIENCE, "nobody took the task over")
+    deployment.airflow.until(lambda: not processes.alive(restarted.tasks[ORPHANED]), PATIENCE, "the first try goes on")
+    restarted.gates[ORPHANED].close()
 
-    deployment.succeeds(name, run_id)
+    deployment.succeeds(ORPHANED, restarted.runs[ORPHANED])
 
-    arrived_once(deployment, name)
-    assert deployment.task(name, run_id, "replicate.submit")["try_number"] == 2
-
-
-def test_a_triggerer_and_a_scheduler_killed_under_a_retry_that_waits_pick_it_up_again(deployment: Deployment) -> None:
-    name = "unwatched"
-    deployment.write(name, range(80))
-    deployment.refuse(name, whether=True)
-    run_id = deployment.begin(name)
-    deployment.reaches(name, run_id, "replicate.retry", "deferred")
-
-    restart(deployment, "triggerer", "scheduler")
-    deployment.refuse(name, whether=False)
-    deployment.succeeds(name, run_id)
-
-    arrived_once(deployment, name)
-    assert deployment.epoch(name) == 1, "the lease was kept alive meanwhile, or taken again by its own run"
-    assert deployment.task(name, run_id, "replicate.retry")["try_number"] == 1
-
-
-def test_a_paused_dag_ends_the_task_that_runs_and_goes_on_where_it_stood(deployment: Deployment) -> None:
-    name = "rested"
-    deployment.write(name, range(80))
-    with deployment.closed(name):
-        run_id = deployment.begin(name)
-        deployment.at_gate(name)
-        deployment.airflow.api("PATCH", f"/dags/{quote(name)}", {"is_paused": True})
-    deployment.reaches(name, run_id, "replicate.submit", "success")
-    deployment.let_go(name)
-    assert deployment.task(name, run_id, "replicate.settle")["state"] is None
-    assert deployment.checkpoint(name) > 0
-
-    deployment.airflow.api("PATCH", f"/dags/{quote(name)}", {"is_paused": False})
-    deployment.succeeds(name, run_id)
-
-    arrived_once(deployment, name)
+    arrived_once(deployment, ORPHANED)
+    assert deployment.task(ORPHANED, restarted.runs[ORPHANED], "replicate.submit")["try_number"] == 2

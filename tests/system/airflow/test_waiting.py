@@ -14,7 +14,7 @@ from tests.system.airflow.deployment import PATIENCE, Deployment
 
 pytestmark = pytest.mark.beside
 
-TTL = timedelta(seconds=9)
+TTL = timedelta(seconds=15)
 """Time to live of the leases of both pipelines."""
 
 
