@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -67,6 +67,7 @@ class AirflowServices:
     :param broker: the address of Celery's broker; with one, also start a Celery worker
     :param users: roles by user name, the administrator's first; without any, everybody is an administrator
     :param fab: let FAB's auth manager know the users, instead of the simple one
+    :param program: the command ``airflow`` of :meth:`cli`; by default a new Python that imports Airflow
     """
 
     def __init__(
@@ -81,8 +82,10 @@ class AirflowServices:
         broker: str | None = None,
         users: Mapping[str, str] | None = None,
         fab: bool = False,
+        program: Sequence[str] = (sys.executable, "-m", "airflow"),
     ) -> None:
         self.home = home
+        self._program = program
         self.port = _free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         settings = {
@@ -211,7 +214,7 @@ class AirflowServices:
         :param check: whether to raise an error if it fails
         :param env: variables that replace those of the environment
         """
-        command = [sys.executable, "-m", "airflow", *arguments]
+        command = [*self._program, *arguments]
         done = subprocess.run(command, env={**self.env, **(env or {})}, capture_output=True, text=True, check=False)
         if check and done.returncode:
             raise RuntimeError(f"airflow {' '.join(arguments)} failed:\n{done.stdout}\n{done.stderr}")

@@ -7,6 +7,7 @@ of it. Each has a pipeline of its own, and uses no other fixture than ``deployme
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -17,9 +18,14 @@ import pytest
 
 from tests.services.airflow import AirflowServices
 from tests.services.postgres import PostgresServer, sqlalchemy_url
+from tests.services.statsd import StatsdServer
+from tests.services.warm_airflow import airflow_in
 from tests.services.warm_spark import WarmSpark
 from tests.system.airflow import many_tables
 from tests.system.airflow.deployment import Declared, Deployment, Kind
+from tests.system.airflow.ledgers import NamedLedgers, named_ledgers
+
+ROOT = Path(__file__).parents[3]
 
 USERS = {"ada": "admin", "oscar": "user", "vera": "viewer"}
 PIPELINES = [
@@ -106,7 +112,34 @@ def _is_beside(item: pytest.Item) -> bool:
 
 
 @pytest.fixture(scope="package")
-def deployment(tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresServer) -> Iterator[Deployment]:
+def statsd() -> Iterator[StatsdServer]:
+    """The server that receives the metrics of all processes of the Airflow."""
+    with StatsdServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="package")
+def lineage(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file to which OpenLineage appends the events of the DAGs that enable them."""
+    file = tmp_path_factory.mktemp("lineage") / "events.jsonl"
+    file.touch()
+    return file
+
+
+@pytest.fixture(scope="package")
+def ledgers(tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresServer) -> NamedLedgers:
+    """Ledgers other than that of the configuration, behind a connection each."""
+    return named_ledgers(tmp_path_factory.mktemp("ledgers"), postgres_server)
+
+
+@pytest.fixture(scope="package")
+def deployment(
+    tmp_path_factory: pytest.TempPathFactory,
+    postgres_server: PostgresServer,
+    statsd: StatsdServer,
+    lineage: Path,
+    ledgers: NamedLedgers,
+) -> Iterator[Deployment]:
     """Metadata, ledger and targets are databases of one server; the ledger is named by the configuration."""
     home, dags, data = (tmp_path_factory.mktemp(name) for name in ("home", "dags", "data"))
     (home / "plugins").mkdir()
@@ -117,10 +150,16 @@ def deployment(tmp_path_factory: pytest.TempPathFactory, postgres_server: Postgr
     env = {
         "AIRFLOW_CONN_STORE": store,
         "AIRFLOW__CKPT__SQL_ALCHEMY_CONN": sqlalchemy_url(ledger),
+        "AIRFLOW__OPENLINEAGE__SELECTIVE_ENABLE": "True",
+        "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps({"type": "file", "log_file_path": str(lineage), "append": True}),
+        "PYTHONPATH": str(ROOT),
         "TMPDIR": str(tmp_path_factory.mktemp("tmp")),
         **{f"AIRFLOW__{name}": value for name, value in _QUICK.items()},
+        **statsd.env,
+        **ledgers.env,
     }
     warm = WarmSpark(tmp_path_factory.mktemp("runtime"))
+    programs = tmp_path_factory.mktemp("programs")
     airflow = AirflowServices(
         home,
         dags,
@@ -128,9 +167,10 @@ def deployment(tmp_path_factory: pytest.TempPathFactory, postgres_server: Postgr
         triggerer=True,
         metadata=sqlalchemy_url(metadata),
         users=USERS,
+        program=[str(programs / "airflow")],
     )
     made = Deployment(airflow, data, dags, store=store, ledger_dsn=ledger, metadata=metadata)
     made.declare(PIPELINES)
     many_tables.declare(dags, store)
-    with warm, airflow:
+    with airflow_in(programs, airflow.env), warm, airflow:
         yield made
