@@ -32,7 +32,7 @@ def rewrite(source: str, scope: str, old: str, new: str) -> str:
         put = f"({new})"
     else:
         put = textwrap.indent(textwrap.dedent(new).strip("\n") or "pass", " " * first.col_offset).lstrip(" ")
-    return _checked(source, _spliced(source, begin, end, put))
+    return _checked(tree, _spliced(source, begin, end, put))
 
 
 def rewrite_text(source: str, scope: str, old: str, new: str) -> str:
@@ -44,8 +44,8 @@ def rewrite_text(source: str, scope: str, old: str, new: str) -> str:
     :param new: the piece to put there
     :raises RewriteError: if ``old`` does not occur exactly once, or the result does not compile or means the same
     """
-    found = []
-    for literal in _literals(_find(ast.parse(source), scope)):
+    tree, found = ast.parse(source), []
+    for literal in _literals(_find(tree, scope)):
         begin = _offset(source, literal.lineno, literal.col_offset)
         text = source.encode()[begin : _offset(source, *_end(literal))].decode()
         found += [begin + len(text[:at].encode()) for at in _occurrences(text, old)]
@@ -53,7 +53,7 @@ def rewrite_text(source: str, scope: str, old: str, new: str) -> str:
         raise RewriteError(
             f"literals of {scope or 'the module'} hold {len(found)} times what is to be replaced: {old!r}"
         )
-    return _checked(source, _spliced(source, found[0], found[0] + len(old.encode()), new))
+    return _checked(tree, _spliced(source, found[0], found[0] + len(old.encode()), new))
 
 
 def _find(tree: ast.Module, scope: str) -> _Scope:
@@ -69,27 +69,38 @@ def _find(tree: ast.Module, scope: str) -> _Scope:
 def _places(scope: _Scope, old: list[ast.stmt]) -> Iterator[tuple[ast.expr | ast.stmt, ast.expr | ast.stmt]]:
     """Yield the first and last node of every occurrence."""
     if len(old) == 1 and isinstance(old[0], ast.Expr):
-        wanted = ast.dump(old[0].value)
-        yield from (
-            (node, node) for node in _outside_literals(scope) if isinstance(node, ast.expr) and ast.dump(node) == wanted
-        )
+        wanted = old[0].value
+        for node in _outside_literals(scope):
+            if isinstance(node, ast.expr) and _equal(node, wanted):
+                yield node, node
         return
-    run = [ast.dump(statement) for statement in old]
     for node in ast.walk(scope):
         for _, block in ast.iter_fields(node):
             if isinstance(block, list) and block and isinstance(block[0], ast.stmt):
-                dumped = [ast.dump(statement) for statement in block]
-                for at in range(len(block) - len(run) + 1):
-                    if dumped[at : at + len(run)] == run:
-                        yield block[at], block[at + len(run) - 1]
+                for at in range(len(block) - len(old) + 1):
+                    if _equal(block[at : at + len(old)], old):
+                        yield block[at], block[at + len(old) - 1]
 
 
-def _outside_literals(node: ast.AST) -> Iterator[ast.AST]:
+def _equal(one: object, other: object) -> bool:
+    """Return whether two trees, or parts of them, are the same but for positions; it ends at the first difference."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, ast.AST):
+        return all(_equal(getattr(one, name, None), getattr(other, name, None)) for name in one._fields)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    return one == other
+
+
+def _outside_literals(root: ast.AST) -> Iterator[ast.AST]:
     """Yield the nodes of a tree without those inside f-strings, whose positions Python 3.11 does not know."""
-    yield node
-    if not isinstance(node, ast.JoinedStr):
-        for child in ast.iter_child_nodes(node):
-            yield from _outside_literals(child)
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, ast.JoinedStr):
+            waiting += ast.iter_child_nodes(node)
 
 
 def _literals(scope: _Scope) -> Iterator[ast.expr]:
@@ -121,9 +132,10 @@ def _spliced(source: str, begin: int, end: int, put: str) -> str:
     return (data[:begin] + put.encode() + data[end:]).decode()
 
 
-def _checked(source: str, result: str) -> str:
+def _checked(tree: ast.Module, result: str) -> str:
+    """Return the result, which must be another program than the tree."""
     try:
-        changed = ast.dump(ast.parse(result)) != ast.dump(ast.parse(source))
+        changed = not _equal(ast.parse(result), tree)
     except SyntaxError as error:
         raise RewriteError(f"the result does not compile: {error}") from None
     if not changed:
