@@ -30,8 +30,9 @@ from airflow_provider_ckpt.spark import wave
 from airflow_provider_ckpt.spark.sql import literal, quote
 from airflow_provider_ckpt.spark.transform import apply
 from tests.assurance import is_whole, record
+from tests.services.ledgers import make_ledger
 from tests.services.postgres import LARGE_WAL, PostgresServer
-from tests.services.replication import Replication, make_ledger, orders_pipeline
+from tests.services.replication import Replication, orders_pipeline
 from tests.services.spark import local_session
 from tests.services.tables import execute, make_source
 
@@ -224,7 +225,7 @@ def run(rounds: int, rows: int) -> dict[str, Any]:
     with PostgresServer(LARGE_WAL) as server, tempfile.TemporaryDirectory(prefix="ckpt-bench-") as here:
         spark = local_session(cores=LANES)
         try:
-            with make_ledger(server.new_database()) as ledger:
+            with make_ledger(server) as ledger:
                 bench = Bench(server.new_database(), spark, ledger, Path(here), rows)
                 _say(f"making {rows:,} rows")
                 bench.prepare()

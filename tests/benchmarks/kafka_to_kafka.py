@@ -21,8 +21,9 @@ from tests.assurance import is_whole
 from tests.benchmarks.rounds import Rounds, publish, say
 from tests.integration.connectors.kafka.kafka_support import CONNECTION, connection_to, producer
 from tests.services.kafka import KafkaBroker, jars
+from tests.services.ledgers import make_ledger
 from tests.services.postgres import LARGE_WAL, PostgresServer
-from tests.services.replication import Replication, make_ledger
+from tests.services.replication import Replication
 from tests.services.spark import local_session
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ def run(rounds: int, messages: int) -> dict[str, Any]:
         with (
             PostgresServer(LARGE_WAL) as server,
             KafkaBroker(_BROKER) as broker,
-            make_ledger(server.new_database()) as ledger,
+            make_ledger(server) as ledger,
         ):
             source = broker.new_topic(PARTITIONS, {"retention.ms": "-1"})
             say(f"making {messages:,} messages")

@@ -21,9 +21,10 @@ from tests.assurance import is_whole
 from tests.benchmarks.rounds import Rounds, publish, say
 from tests.services.database_server import PASSWORD, USER
 from tests.services.kafka import jars
+from tests.services.ledgers import make_ledger
 from tests.services.mariadb import MariaDbServer, binary
 from tests.services.postgres import PostgresServer
-from tests.services.replication import Replication, make_ledger
+from tests.services.replication import Replication
 from tests.services.spark import local_session
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ def run(rounds: int, rows: int) -> dict[str, Any]:
         [driver] = jars(DRIVER).iterdir()
         spark = local_session({"spark.jars": str(driver)}, cores=LANES)
         try:
-            with make_ledger(books.new_database()) as ledger:
+            with make_ledger(books) as ledger:
                 bench = Bench(server, shop, reports, spark, ledger, rows)
                 bench.rounds.each(rounds, bench.round)
                 return bench.result(rounds)

@@ -21,8 +21,9 @@ from urllib.parse import urlsplit
 
 from tests.assurance import is_whole
 from tests.benchmarks.rounds import Rounds, publish, say
+from tests.services.ledgers import make_ledger
 from tests.services.postgres import LARGE_WAL, PostgresServer
-from tests.services.replication import Replication, make_ledger, orders_pipeline
+from tests.services.replication import Replication, orders_pipeline
 from tests.services.spark import local_session
 from tests.services.tables import execute, make_source, make_target, scalar
 
@@ -154,7 +155,7 @@ def run(rounds: int, rows: int) -> dict[str, Any]:
         ivy = Path("build/bench/ivy").absolute()
         spark = local_session({"spark.jars.packages": DRIVER, "spark.jars.ivy": str(ivy)}, cores=LANES)
         try:
-            with make_ledger(server.new_database()) as ledger:
+            with make_ledger(server) as ledger:
                 bench = Bench(dsn, spark, ledger, rows)
                 bench.rounds.each(rounds, bench.round)
                 return bench.result(rounds)

@@ -8,16 +8,14 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.ledger.store import migrate
 from tests.integration.ledger.ledger_driver import LedgerDriver
+from tests.services.ledgers import new_ledger_file
 
 
 @pytest.fixture
 def sqlite_ledger(tmp_path: Path) -> Iterator[Ledger]:
     """A ledger with nothing in it."""
-    url = f"sqlite:///{tmp_path}/ledger.db"
-    migrate.upgrade(url, create=True)
-    with Ledger.open(url) as ledger:
+    with Ledger.open(new_ledger_file(tmp_path / "ledger.db")) as ledger:
         yield ledger
 
 

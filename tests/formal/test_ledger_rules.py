@@ -10,8 +10,9 @@ from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.phases import Phase
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.ledger.store import migrate
 from tests.integration.ledger.ledger_driver import NOW, TTL, LedgerDriver, delivered, failed
+from tests.services.ledgers import new_ledger_database
+from tests.services.postgres import PostgresServer
 
 
 def test_an_outcome_of_an_older_epochs_attempt_is_ignored(driver: LedgerDriver) -> None:
@@ -69,9 +70,9 @@ def test_receipts_on_both_sides_of_a_gap_stay_two(driver: LedgerDriver) -> None:
     assert driver.receipts() == [(0, 10, 1, 10), (20, 30, 1, 10)]
 
 
-def test_a_takeover_waits_for_a_command_in_progress(postgres_database: str) -> None:
-    migrate.upgrade(postgres_database)
-    with Ledger.open(postgres_database) as first, Ledger.open(postgres_database) as second:
+def test_a_takeover_waits_for_a_command_in_progress(postgres_server: PostgresServer) -> None:
+    dsn = new_ledger_database(postgres_server)
+    with Ledger.open(dsn) as first, Ledger.open(dsn) as second:
         driver = LedgerDriver(first).start("t")
         with ThreadPoolExecutor(1) as pool:
             with first._command(driver.lease) as work:

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Self
@@ -72,6 +72,7 @@ class PostgresServer(DatabaseServer):
         self._settings = {**_SETTINGS, "fsync": "on" if fsync else "off", **(settings or {})}
         self._bin = binaries()
         self._dropped_later: set[str] = set()
+        self._templates: dict[str, str] = {}
 
     @property
     def dsn(self) -> str:
@@ -98,6 +99,7 @@ class PostgresServer(DatabaseServer):
     def restore(self, *, new_timeline: bool = False) -> None:
         """Put the copy in place of the cluster, as a restored backup or a standby that takes over would be."""
         self._put_back()
+        self._templates.clear()
         if new_timeline:
             signal_file = self._home / "data" / "standby.signal"
             signal_file.touch()
@@ -133,18 +135,32 @@ class PostgresServer(DatabaseServer):
         other._databases = self._databases
         return other.start()
 
-    def new_database(self, *, kept: bool = False) -> str:
-        """Create an empty database and return its dsn.
+    def new_database(self, *, kept: bool = False, template: str = "template1") -> str:
+        """Create a database and return its dsn.
 
         :param kept: whether :meth:`drop_databases` leaves it
+        :param template: name of the database that is copied, an empty one by default; nobody may be connected to it
         """
         self._databases += 1
         name = f"test_{self._databases}"
         if not kept:
             self._dropped_later.add(name)
         # Copying the template's files costs two checkpoints, which cost nothing in memory.
-        self._administer(f'CREATE DATABASE "{name}"' + (" STRATEGY file_copy" if self._parent else ""))
+        strategy = " STRATEGY file_copy" if self._parent else ""
+        self._administer(f'CREATE DATABASE "{name}" TEMPLATE "{template}"{strategy}')
         return self.database_dsn(name)
+
+    def copied_database(self, content: str, fill: Callable[[str], None]) -> str:
+        """Create a database with content that takes longer to make than to copy, and return its dsn.
+
+        :param content: name of the content
+        :param fill: called with the dsn of the database that is copied, once
+        """
+        if content not in self._templates:
+            dsn = self.new_database(kept=True)
+            fill(dsn)
+            self._templates[content] = dsn.rpartition("/")[2]
+        return self.new_database(template=self._templates[content])
 
     def drop_database(self, dsn: str) -> None:
         """Drop a database, whoever is still connected to it."""

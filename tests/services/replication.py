@@ -14,11 +14,9 @@ from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.engines.session import SessionEngine
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.ledger.store import migrate
 from airflow_provider_ckpt.replication.run.replicate import replicate
 from airflow_provider_ckpt.replication.run.summary import RunSummary
 from airflow_provider_ckpt.replication.setup import PipelineContext
-from tests.services.postgres import sqlalchemy_url
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -91,10 +89,3 @@ class Replication:
             return connection_to(self.dsn)
 
         return resolve
-
-
-def make_ledger(dsn: str) -> Ledger:
-    """A fresh ledger in a database; the caller closes it."""
-    url = sqlalchemy_url(dsn)
-    migrate.upgrade(url)
-    return Ledger.open(url)

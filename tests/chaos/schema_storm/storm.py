@@ -5,17 +5,21 @@ from __future__ import annotations
 import multiprocessing
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.ledger.store import migrate
 from tests.chaos.schema_storm import worker
 from tests.chaos.schema_storm.model import Evidence, Source, faults
 from tests.chaos.schema_storm.targets import TARGETS
 from tests.chaos.schema_storm.worker import Death, Defect, Orders
+from tests.services.ledgers import new_ledger_database
 from tests.services.postgres import PostgresServer, sqlalchemy_url
+
+_DEATHS = (Death.NEVER, Death.BEFORE_WAVE, *(death for death in Death if death is not Death.NEVER))
+"""Deaths from which that of a worker is drawn; that before a wave, which leaves planned batches, is there twice."""
 
 _PATIENCE = 120.0
 """Seconds after which a worker that has not ended is taken for stuck."""
@@ -29,6 +33,7 @@ def storm(
     seed: int,
     defect: Defect | None = None,
     sink: str = "postgres",
+    deaths: Sequence[Death] = _DEATHS,
 ) -> dict[str, Any]:
     """Run a storm; return the faults that the model found, and what happened.
 
@@ -38,10 +43,10 @@ def storm(
     :param seed: of all choices
     :param defect: rule that is broken in every worker
     :param sink: type of the sink
+    :param deaths: deaths from which that of each worker is drawn
     """
     random = Random(seed)
-    url = sqlalchemy_url(server.new_database())
-    migrate.upgrade(url)
+    url = sqlalchemy_url(new_ledger_database(server))
     dsn = server.new_database()
     target = TARGETS[sink](dsn, folder)
     source = Source(dsn, target, random)
@@ -50,14 +55,13 @@ def storm(
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([worker.__name__])
     befell: Counter[str] = Counter()
-    deaths = [death for death in Death if death is not Death.NEVER]
     for number in range(rounds):
         whole = number in (0, rounds - 1)  # the target has the columns of the first version, and the last run ends
         if not whole:
             for _ in range(random.randint(0, 2)):
                 source.change()
         source.insert(random.randint(5, 20))
-        death = Death.NEVER if whole else random.choice([Death.NEVER, Death.BEFORE_WAVE, *deaths])
+        death = Death.NEVER if whole else random.choice(deaths)
         orders = Orders(dsn, sink, folder, url, log, death, defect)
         process = context.Process(target=worker.work, args=(orders,))
         process.start()

@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.ledger.store import migrate
 from tests.integration.airflow.ckpt import Ckpt
 from tests.integration.airflow.users import People, filled
 from tests.integration.ledger.ledger_driver import LedgerDriver
-
-
-@pytest.fixture(scope="session")
-def migrated_ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A SQLite ledger to copy."""
-    path = tmp_path_factory.mktemp("cli") / "ledger.db"
-    migrate.upgrade(f"sqlite:///{path}", create=True)
-    return path
+from tests.services.ledgers import new_ledger_file
 
 
 @pytest.fixture
-def ledger(migrated_ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
+def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
     """A ledger of the test's own, where ``airflow ckpt`` finds it."""
-    url = f"sqlite:///{tmp_path}/ledger.db"
-    shutil.copy(migrated_ledger, tmp_path / "ledger.db")
+    url = new_ledger_file(tmp_path / "ledger.db")
     monkeypatch.delenv("AIRFLOW_CONN_CKPT_DEFAULT", raising=False)
     monkeypatch.setenv("AIRFLOW__CKPT__SQL_ALCHEMY_CONN", url)
     with Ledger.open(url) as opened:

@@ -10,7 +10,6 @@ import pytest
 
 from tests.integration.airflow.fixtures import ckpt as ckpt
 from tests.integration.airflow.fixtures import ledger as ledger
-from tests.integration.airflow.fixtures import migrated_ledger as migrated_ledger
 from tests.integration.airflow.fixtures import orders as orders
 from tests.integration.docs.reader import Reader, environment
 from tests.services.postgres import PostgresServer

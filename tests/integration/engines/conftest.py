@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ckpt.ledger.ledger import Ledger
 from tests.integration.engines.engine_setup import CONNECTION, EngineSetup, Kind
-from tests.services.postgres import PostgresServer
-from tests.services.replication import make_ledger
+from tests.services.ledgers import new_ledger_database
+from tests.services.postgres import PostgresServer, sqlalchemy_url
 from tests.services.spark_cluster import SparkCluster
 from tests.services.spark_connect import SparkConnectServer
 from tests.services.warm_spark import WarmSpark, living
@@ -63,12 +64,12 @@ def engine_setup(
         server = request.getfixturevalue("connect_server")
         monkeypatch.setenv(f"AIRFLOW_CONN_{CONNECTION.upper()}", server.connection)
         part = {"engine": "connect", "connection": CONNECTION}
-    ledger_dsn = postgres_server.new_database()
+    ledger_dsn = new_ledger_database(postgres_server)
     with ExitStack() as stack:
         if kind is Kind.WARM:
             part = {"engine": "warm"}
             stack.enter_context(request.getfixturevalue("warm").found())
-        ledger = stack.enter_context(make_ledger(ledger_dsn))
+        ledger = stack.enter_context(Ledger.open(sqlalchemy_url(ledger_dsn)))
         yield EngineSetup(
             kind,
             part,

@@ -10,6 +10,7 @@ import pytest
 from airflow.models.connection import Connection
 
 from airflow_provider_ckpt.ledger.store import migrate
+from tests.services.ledgers import new_ledger_file
 from tests.services.postgres import sqlalchemy_url
 
 
@@ -88,8 +89,7 @@ def test_what_is_wrong_is_said_without_the_password(
 
 
 def test_the_form_s_own_fields_name_an_embedded_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    url = f"sqlite:///{tmp_path}/ledger.db"
-    migrate.upgrade(url, create=True)
+    new_ledger_file(tmp_path / "ledger.db")
     form = json.dumps({"conn_type": "ckpt", "extra": {"path": f"{tmp_path}/ledger.db", "sslmode": None}})
     monkeypatch.setenv("AIRFLOW_CONN_FROM_THE_FORM", form)
 

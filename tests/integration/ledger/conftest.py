@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate, tables
 from airflow_provider_ckpt.ledger.store.database import create_engine, parse_url
 from tests.integration.ledger.ledger_driver import LedgerDriver
+from tests.services.ledgers import new_ledger_file
 from tests.services.postgres import PostgresServer
 
 BOTH = ["sqlite", "postgresql"]
@@ -28,14 +28,6 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture(scope="session")
-def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A SQLite ledger to copy."""
-    path = tmp_path_factory.mktemp("ledger") / "ledger.db"
-    migrate.upgrade(f"sqlite:///{path}", create=True)
-    return path
-
-
-@pytest.fixture(scope="session")
 def migrated_database(postgres_server: PostgresServer) -> str:
     """A PostgreSQL ledger that tests use in turn."""
     url = postgres_server.new_database(kept=True)
@@ -47,8 +39,7 @@ def migrated_database(postgres_server: PostgresServer) -> str:
 def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A ledger at the newest revision, with nothing in it."""
     if request.param == "sqlite":
-        shutil.copy(request.getfixturevalue("migrated_file"), tmp_path / "ledger.db")
-        return f"sqlite:///{tmp_path}/ledger.db"
+        return new_ledger_file(tmp_path / "ledger.db")
     url: str = request.getfixturevalue("migrated_database")
     engine = create_engine(parse_url(url))
     with engine.begin() as connection:

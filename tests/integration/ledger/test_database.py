@@ -13,6 +13,7 @@ from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import migrate
 from airflow_provider_ckpt.ledger.store.database import create_engine, parse_url
 from tests.integration.ledger.ledger_driver import NOW, TTL, LedgerDriver
+from tests.services.ledgers import new_ledger_file
 from tests.services.postgres import PostgresServer
 
 
@@ -82,9 +83,9 @@ def test_a_wrong_password_is_not_repeated(postgres_server: PostgresServer) -> No
     assert "open-sesame" not in text
 
 
-def test_a_lost_file_is_one_clear_line(tmp_path: Path, migrated_file: Path) -> None:
+def test_a_lost_file_is_one_clear_line(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
-    path.write_bytes(migrated_file.read_bytes())
+    new_ledger_file(path)
     with Ledger.open(f"sqlite:///{path}") as ledger:
         path.write_bytes(b"overwritten" * 1000)
         ledger.close()
@@ -92,9 +93,9 @@ def test_a_lost_file_is_one_clear_line(tmp_path: Path, migrated_file: Path) -> N
             ledger.pipelines()
 
 
-def test_a_full_disk_is_one_clear_line_and_stores_nothing(tmp_path: Path, migrated_file: Path) -> None:
+def test_a_full_disk_is_one_clear_line_and_stores_nothing(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
-    path.write_bytes(migrated_file.read_bytes())
+    new_ledger_file(path)
     with Ledger.open(f"sqlite:///{path}") as ledger:
         driver = LedgerDriver(ledger).start("t")
 
@@ -136,10 +137,10 @@ def test_an_address_that_cannot_hold_a_ledger_is_refused(url: str) -> None:
 
 
 def test_another_process_that_holds_the_file_too_long_is_named_as_the_cause(
-    tmp_path: Path, migrated_file: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "ledger.db"
-    path.write_bytes(migrated_file.read_bytes())
+    new_ledger_file(path)
     monkeypatch.setattr("airflow_provider_ckpt.ledger.store.database._BUSY_SECONDS", 0.1)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
@@ -151,9 +152,9 @@ def test_another_process_that_holds_the_file_too_long_is_named_as_the_cause(
     holder.close()
 
 
-def test_a_sqlite_ledger_is_durable_and_shared(tmp_path: Path, migrated_file: Path) -> None:
+def test_a_sqlite_ledger_is_durable_and_shared(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
-    path.write_bytes(migrated_file.read_bytes())
+    new_ledger_file(path)
     with Ledger.open(f"sqlite:///{path}") as ledger:
         driver = LedgerDriver(ledger).start("t")
         driver.ledger.cancel(driver.lease, now=NOW)

@@ -15,12 +15,12 @@ from airflow.sdk import DAG
 
 from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.ledger.store import migrate
 from airflow_provider_ckpt.operators.base import CkptOperator
 from airflow_provider_ckpt.replication.run.acquire import acquire
 from airflow_provider_ckpt.replication.run.run import Run
 from airflow_provider_ckpt.replication.setup import PipelineContext, utcnow
 from airflow_provider_ckpt.task_groups.replication import CkptReplicationTaskGroup
+from tests.services.ledgers import new_ledger_file
 
 
 class Deployment:
@@ -41,8 +41,7 @@ class Deployment:
             "dag_run": SimpleNamespace(dag_id="replication", run_id="one"),
             "ti": SimpleNamespace(map_index=-1),
         }
-        self.url = f"sqlite:///{self.file}"
-        migrate.upgrade(self.url, create=True)
+        self.url = new_ledger_file(self.file)
 
     def task(self, name: str = "t") -> CkptOperator:
         return CkptOperator(task_id=name, pipeline=self.pipeline)

@@ -12,11 +12,12 @@ from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.dead_letters import DeadLetters
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.ledger.store import migrate, tables
+from airflow_provider_ckpt.ledger.store import tables
 from airflow_provider_ckpt.replication.actions import dead_letters
 from tests.integration.airflow.ckpt import damage
 from tests.integration.airflow.recovery_run import NOTHING, Chain, events, hold, refresh
 from tests.integration.airflow.users import SIZE, People, filled
+from tests.services.ledgers import new_ledger_file
 
 
 def test_a_rewind_is_shown_approved_and_done_in_the_name_of_whoever_approved(people: People) -> None:
@@ -182,8 +183,7 @@ def test_what_cannot_be_done_is_said_in_the_preview(people: People, params: dict
 @pytest.fixture
 def lost(ledger: Ledger, tmp_path: Path) -> tuple[People, str]:
     """People whose ledger was lost; the new one does not know them. The lost ledger's id is the second item."""
-    migrate.upgrade(f"sqlite:///{tmp_path}/lost.db", create=True)
-    with Ledger.open(f"sqlite:///{tmp_path}/lost.db") as old:
+    with Ledger.open(new_ledger_file(tmp_path / "lost.db")) as old:
         people = filled(old, tmp_path)
     people.ledger = ledger
     return people, old.id

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.integration.replication.schema_driver import EVOLVE
+from tests.services.ledgers import make_ledger
 from tests.services.postgres import PostgresServer
-from tests.services.replication import Replication, make_ledger, orders_pipeline
+from tests.services.replication import Replication, orders_pipeline
 from tests.services.tables import execute, make_source, make_target
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def orders(spark: SparkSession, postgres_server: PostgresServer, postgres_databa
     """1,000 orders, an empty target without a key, and a pipeline that cuts batches of 100."""
     make_source(postgres_database, "orders", ORDERS)
     make_target(postgres_database, "target")
-    with make_ledger(postgres_server.new_database()) as ledger:
+    with make_ledger(postgres_server) as ledger:
         replication = Replication(spark, ledger, postgres_database, orders_pipeline())
         yield replication.changed(commit_strategy={"commit_interval": 100})
 

@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.core.receipt import Receipt
+from airflow_provider_ckpt.ledger.ledger import Ledger
 from tests.chaos.crash_points.run_spec import RunSpec
 from tests.integration.connectors.kafka.kafka_sink_support import Stored, stored
 from tests.integration.connectors.kafka.kafka_support import CONNECTION, connection_to, put
 from tests.services.kafka import KafkaBroker
+from tests.services.ledgers import new_ledger_database
 from tests.services.postgres import PostgresServer, sqlalchemy_url
-from tests.services.replication import Replication, make_ledger
+from tests.services.replication import Replication
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,7 +87,7 @@ def make_copying(
 ) -> Iterator[Copying]:
     """A pipeline that cuts batches of ten.
 
-    :param ledger_dsn: of an empty database for the ledger; one is made by default
+    :param ledger_dsn: of an empty ledger; one is made by default
     :param topic: the target's configuration
     """
     source, target = broker.new_topic(2), broker.new_topic(2, topic)
@@ -97,8 +99,8 @@ def make_copying(
         "delivery": "exactly_once",
         "commit_strategy": {"commit_interval": 10},
     }
-    ledger_dsn = ledger_dsn or server.new_database()
-    with make_ledger(ledger_dsn) as ledger:
+    ledger_dsn = ledger_dsn or new_ledger_database(server)
+    with Ledger.open(sqlalchemy_url(ledger_dsn)) as ledger:
         others = {CONNECTION: connection_to(broker)}
         replication = Replication(spark, ledger, server.new_database(), document, others)
         yield Copying(broker, source, target, f"letters-{target}", replication, ledger_dsn)

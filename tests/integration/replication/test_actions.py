@@ -14,14 +14,14 @@ from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.engines.session import SessionEngine
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.ledger.store import migrate
 from airflow_provider_ckpt.replication.actions.adopt_other_ledger import adopt
 from airflow_provider_ckpt.replication.actions.fenced_actions import apply_fenced, apply_fenced_or_store
 from airflow_provider_ckpt.replication.actions.recover import recover
 from airflow_provider_ckpt.replication.actions.rewind_target import position_of_batch
 from airflow_provider_ckpt.replication.run.acquire import acquire
+from tests.services.ledgers import make_ledger, new_ledger_file
 from tests.services.postgres import PostgresServer
-from tests.services.replication import Replication, make_ledger
+from tests.services.replication import Replication
 from tests.services.tables import add_rows, execute, scalar
 
 PARTITION = "public.orders"
@@ -168,7 +168,7 @@ def test_a_force_stop_fences_the_run_that_holds_the_lease(orders: Replication) -
 def test_a_new_ledger_adopts_the_receipts_of_a_lost_one(orders: Replication, postgres_server: PostgresServer) -> None:
     orders.run()
     add_rows(orders.dsn, "orders", 1001, 1101)
-    with make_ledger(postgres_server.new_database()) as ledger:
+    with make_ledger(postgres_server) as ledger:
         heir = Replication(orders.spark, ledger, orders.dsn, orders.document)
         with pytest.raises(ConfigError, match="adopt"):
             heir.run()
@@ -193,7 +193,7 @@ def test_a_forgotten_pipeline_learns_from_the_sink_what_it_had_delivered(orders:
 
 def test_a_ledger_restored_from_an_old_backup_heals_itself_and_says_so(orders: Replication, tmp_path: Path) -> None:
     file, backup = tmp_path / "ckpt.db", tmp_path / "backup.db"
-    migrate.upgrade(f"sqlite:///{file}", create=True)
+    new_ledger_file(file)
     with Ledger.open(f"sqlite:///{file}") as ledger:
         Replication(orders.spark, ledger, orders.dsn, orders.document).run()
     copyfile(file, backup)
@@ -216,7 +216,7 @@ def test_a_ledger_restored_from_an_old_backup_heals_itself_and_says_so(orders: R
 
 def test_a_ledger_restored_from_before_a_rewind_goes_on_in_its_generation(orders: Replication, tmp_path: Path) -> None:
     file, backup = tmp_path / "ckpt.db", tmp_path / "backup.db"
-    migrate.upgrade(f"sqlite:///{file}", create=True)
+    new_ledger_file(file)
     with Ledger.open(f"sqlite:///{file}") as ledger:
         Replication(orders.spark, ledger, orders.dsn, orders.document).run()
     copyfile(file, backup)

@@ -12,8 +12,9 @@ import pytest
 from airflow_provider_ckpt.core.errors import ErrorType
 from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.replication.run.summary import RunSummary
+from tests.services.ledgers import make_ledger
 from tests.services.postgres import PostgresServer
-from tests.services.replication import Replication, make_ledger, orders_pipeline
+from tests.services.replication import Replication, orders_pipeline
 from tests.services.tables import execute, scalar
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def delivery(spark: SparkSession, postgres_server: PostgresServer) -> Iterator[t
         """,
         "INSERT INTO stock VALUES (0, 'first', 0, 'taken', 0, now())",
     )
-    with make_ledger(postgres_server.new_database()) as ledger:
+    with make_ledger(postgres_server) as ledger:
         replication = Replication(spark, ledger, dsn, orders_pipeline(source="items", target="stock"))
         replication = replication.changed(commit_strategy={"commit_interval": 10_000})
         yield replication, replication.run()

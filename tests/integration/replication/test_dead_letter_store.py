@@ -25,8 +25,9 @@ from tests.integration.connectors.kafka.kafka_sink_support import stored
 from tests.integration.connectors.kafka.kafka_support import by_sasl, put
 from tests.integration.connectors.kafka.kafka_support import connection_to as broker_connection
 from tests.services.kafka import KafkaBroker
+from tests.services.ledgers import make_ledger
 from tests.services.postgres import PostgresServer
-from tests.services.replication import Replication, connection_to, make_ledger
+from tests.services.replication import Replication, connection_to
 from tests.services.tables import execute, scalar
 
 if TYPE_CHECKING:
@@ -293,7 +294,7 @@ def topics(spark: SparkSession, kafka_broker: KafkaBroker, postgres_server: Post
         "transform": {"decode": "json", "schema": "id bigint"},
         "sink": {"type": "kafka", "connection": STREAM, "topic": target},
     }
-    with make_ledger(postgres_server.new_database()) as ledger:
+    with make_ledger(postgres_server) as ledger:
         yield Replication(spark, ledger, "", document, {STREAM: broker_connection(kafka_broker)})
 
 

@@ -22,8 +22,9 @@ from airflow_provider_ckpt.replication.actions.adopt_other_ledger import adopt
 from airflow_provider_ckpt.replication.actions.dead_letters import load_index, make_action, read_contents
 from airflow_provider_ckpt.replication.actions.fenced_actions import apply_fenced, apply_fenced_or_store
 from airflow_provider_ckpt.replication.run.acquire import acquire
+from tests.services.ledgers import make_ledger
 from tests.services.postgres import PostgresServer
-from tests.services.replication import Replication, make_ledger, orders_pipeline
+from tests.services.replication import Replication, orders_pipeline
 from tests.services.tables import execute, scalar
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def stock(spark: SparkSession, postgres_server: PostgresServer, postgres_databas
         "CREATE TABLE stock (id bigint, amount int CONSTRAINT enough CHECK (amount > 0), price numeric(9, 3),"
         " code bytea, at timestamptz, day date)",
     )
-    with make_ledger(postgres_server.new_database()) as ledger:
+    with make_ledger(postgres_server) as ledger:
         replication = Replication(spark, ledger, postgres_database, orders_pipeline(source="items", target="stock"))
         yield replication.changed(commit_strategy={"commit_interval": 100})
 
@@ -337,7 +338,7 @@ def test_a_new_ledger_learns_from_the_sink_what_was_replayed(
     replay(stock, Selection(stop_at=12))
     stock.run()
     before = states(stock)
-    with make_ledger(postgres_server.new_database()) as fresh:
+    with make_ledger(postgres_server) as fresh:
         lost = stock.ledger.id
         stock = Replication(stock.spark, fresh, stock.dsn, stock.document)
         adopt(stock.setup(), lost, actor="ann", reason="its disk is gone")

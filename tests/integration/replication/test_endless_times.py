@@ -16,8 +16,9 @@ from airflow_provider_ckpt.core.replayable_dead_letters import Selection
 from airflow_provider_ckpt.replication.actions.dead_letters import load_index, make_action, read_contents
 from airflow_provider_ckpt.replication.actions.fenced_actions import apply_fenced_or_store
 from tests.integration.connectors.files.files_sink_support import rows
+from tests.services.ledgers import make_ledger
 from tests.services.postgres import PostgresServer
-from tests.services.replication import Replication, make_ledger, orders_pipeline
+from tests.services.replication import Replication, orders_pipeline
 from tests.services.tables import execute
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def terms(spark: SparkSession, postgres_server: PostgresServer, postgres_databas
         *(f"INSERT INTO terms VALUES ({n}, '{until}', '{at}')" for n, (until, at) in TERMS.items()),
         "CREATE TABLE kept (id bigint, until date, at timestamp, told text)",
     )
-    with make_ledger(postgres_server.new_database()) as ledger:
+    with make_ledger(postgres_server) as ledger:
         yield Replication(spark, ledger, postgres_database, orders_pipeline(source="terms", target="kept"))
 
 

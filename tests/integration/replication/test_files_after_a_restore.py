@@ -15,11 +15,11 @@ import pytest
 from airflow_provider_ckpt.core.errors import SourceError
 from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.ledger.store import migrate
 from airflow_provider_ckpt.replication.actions.adopt_other_ledger import adopt
 from airflow_provider_ckpt.replication.observe.sink_audit import audit_sink
 from tests.integration.connectors.files.files_sink_support import ids as ids_in
 from tests.integration.connectors.files.files_support import lines, put, put_rows
+from tests.services.ledgers import new_ledger_file
 from tests.services.postgres import PostgresServer
 from tests.services.replication import DATABASE, Replication
 from tests.services.tables import execute
@@ -44,7 +44,7 @@ class Inbox:
             "delivery": "exactly_once",
             "commit_strategy": {"commit_interval": 4},
         }
-        migrate.upgrade(f"sqlite:///{self.file}", create=True)
+        new_ledger_file(self.file)
 
     @contextmanager
     def opened(self) -> Iterator[Replication]:
@@ -70,7 +70,7 @@ class Inbox:
         with self.opened() as pipeline:
             lost = pipeline.ledger.id
         self.file.unlink()
-        migrate.upgrade(f"sqlite:///{self.file}", create=True)
+        new_ledger_file(self.file)
         return lost
 
     def delivered(self) -> list[int]:

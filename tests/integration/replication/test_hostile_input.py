@@ -21,8 +21,9 @@ from tests.integration.connectors.kafka.kafka_sink_support import stored
 from tests.integration.connectors.kafka.kafka_support import CONNECTION, connection_to, producer, put
 from tests.services.delta import read_delta
 from tests.services.kafka import KafkaBroker
+from tests.services.ledgers import make_ledger
 from tests.services.postgres import PostgresServer
-from tests.services.replication import DATABASE, Replication, make_ledger
+from tests.services.replication import DATABASE, Replication
 from tests.services.tables import execute
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ LETTERS = Counter(record for record in RECORDS if row_of(record) is None)
 @pytest.fixture
 def ledger(postgres_server: PostgresServer) -> Iterator[Ledger]:
     """A ledger of the test's own."""
-    with make_ledger(postgres_server.new_database()) as made:
+    with make_ledger(postgres_server) as made:
         yield made
 
 

@@ -20,20 +20,19 @@ from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.errors import ConfigError, SinkChangedError
 from airflow_provider_ckpt.core.wave_messages import BatchTask
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.ledger.store import migrate
 from airflow_provider_ckpt.replication.run.acquire import acquire
 from airflow_provider_ckpt.replication.setup import PipelineContext
 from airflow_provider_ckpt.testing.lane_writer import LaneWriter, none_refused
 from tests.integration.connectors.kafka.kafka_sink_support import stored
 from tests.integration.connectors.kafka.kafka_support import CONNECTION, connection_to, numbered, put
 from tests.services.kafka import KafkaBroker
+from tests.services.ledgers import new_ledger_file
 
 
 @pytest.fixture
 def setup(kafka_broker: KafkaBroker, tmp_path: Path) -> Iterator[PipelineContext]:
     """A pipeline from topic to topic that has sent 20 messages, and died before it heard of it."""
-    url = f"sqlite:///{tmp_path}/ledger.db"
-    migrate.upgrade(url, create=True)
+    url = new_ledger_file(tmp_path / "ledger.db")
     source, target = kafka_broker.new_topic(), kafka_broker.new_topic()
     pipeline = build(
         {
@@ -63,8 +62,7 @@ def setup(kafka_broker: KafkaBroker, tmp_path: Path) -> Iterator[PipelineContext
 
 
 def test_a_first_start_that_is_refused_creates_no_topic(kafka_broker: KafkaBroker, tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/ledger.db"
-    migrate.upgrade(url, create=True)
+    url = new_ledger_file(tmp_path / "ledger.db")
     source, target = kafka_broker.new_topic(), kafka_broker.new_topic()
     pipeline = build(
         {

@@ -14,13 +14,13 @@ from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.errors import SourceError
 from airflow_provider_ckpt.core.lag import lag_positions
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.ledger.store import migrate
 from airflow_provider_ckpt.replication.observe.lag import lag
 from airflow_provider_ckpt.replication.run.acquire import acquire
 from airflow_provider_ckpt.replication.run.attach_or_reacquire import attach_or_reacquire
 from airflow_provider_ckpt.replication.setup import PipelineContext
 from tests.integration.connectors.kafka.kafka_support import CONNECTION, connection_to, numbered, put, transaction
 from tests.services.kafka import KafkaBroker
+from tests.services.ledgers import new_ledger_file
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.replication.run.engine_protocol import Engine
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def ledger(tmp_path: Path) -> Iterator[Ledger]:
     """An empty ledger."""
-    url = f"sqlite:///{tmp_path}/ledger.db"
-    migrate.upgrade(url, create=True)
+    url = new_ledger_file(tmp_path / "ledger.db")
     with Ledger.open(url) as ledger:
         yield ledger
 

@@ -15,7 +15,6 @@ from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.engines.session import SessionEngine
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.ledger.store import migrate
 from airflow_provider_ckpt.replication.observe.preview import find_problems
 from airflow_provider_ckpt.replication.run.replicate import replicate
 from airflow_provider_ckpt.replication.setup import PipelineContext
@@ -23,6 +22,7 @@ from tests.integration.connectors.kafka.kafka_support import connection_to as co
 from tests.services.iceberg import IcebergService
 from tests.services.jdbc import drivers, to_postgres
 from tests.services.kafka import KafkaBroker
+from tests.services.ledgers import new_ledger_file
 from tests.services.replication import connection_to
 from tests.services.tables import execute, make_source, scalar
 
@@ -63,8 +63,7 @@ class Setup:
 
 @pytest.fixture
 def setup(tmp_path: Path) -> Iterator[Setup]:
-    url = f"sqlite:///{tmp_path}/ledger.db"
-    migrate.upgrade(url, create=True)
+    url = new_ledger_file(tmp_path / "ledger.db")
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "a.jsonl").write_text('{"id": 1}\n')
     with Ledger.open(url) as ledger:

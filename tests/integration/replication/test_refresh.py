@@ -35,9 +35,10 @@ from airflow_provider_ckpt.replication.run.summary import RunSummary
 from airflow_provider_ckpt.replication.turn import Turn
 from tests.integration.connectors.interruptions import before, once
 from tests.integration.replication.refreshed_targets import TARGETS, LakeTarget, RefreshedTarget
+from tests.services.ledgers import make_ledger
 from tests.services.plain_engine import PlainEngine
 from tests.services.postgres import PostgresServer
-from tests.services.replication import DATABASE, Replication, connection_to, make_ledger
+from tests.services.replication import DATABASE, Replication, connection_to
 from tests.services.tables import add_rows, execute, make_source, scalar
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def countries(postgres_server: PostgresServer, target: RefreshedTarget) -> Itera
         "sink": target.sink,
         "commit_strategy": {"commit_interval": 100},
     }
-    with make_ledger(postgres_server.new_database()) as ledger:
+    with make_ledger(postgres_server) as ledger:
         yield Replication(cast("SparkSession", None), ledger, target.dsn, document, target.connections)
 
 

@@ -15,11 +15,13 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ckpt.ledger.ledger import Ledger
 from tests.chaos.crash_points.run_spec import RunSpec
 from tests.integration.replication.crashed_targets import PIPELINE, TARGETS, VALUES, Target
 from tests.integration.replication.refresh_driver import CRASH_POINTS
+from tests.services.ledgers import new_ledger_database
 from tests.services.postgres import PostgresServer, sqlalchemy_url
-from tests.services.replication import DATABASE, connection_to, make_ledger
+from tests.services.replication import DATABASE, connection_to
 from tests.services.tables import execute
 
 _ROOT = Path(__file__).parents[3]
@@ -147,8 +149,8 @@ def stage(
         "CREATE TABLE countries (id bigint PRIMARY KEY, version bigint NOT NULL, filler text NOT NULL)",
         f"INSERT INTO countries {VALUES.format(version=1, rows=rows_of(1))}",
     )
-    ledger_dsn = postgres_server.new_database()
-    with make_ledger(ledger_dsn) as ledger:
+    ledger_dsn = new_ledger_database(postgres_server)
+    with Ledger.open(sqlalchemy_url(ledger_dsn)) as ledger:
         make = TARGETS[request.param]
         target = make(postgres_database, tmp_path, ledger.id, lambda: request.getfixturevalue("mariadb_server"))
         target.create(rows_of(0))

@@ -17,10 +17,11 @@ from airflow_provider_ckpt.replication.run.replicate import replicate
 from airflow_provider_ckpt.replication.run.summary import RunSummary
 from tests.integration.connectors.sql.sql_support import Database, MariaDb, Sqlite
 from tests.services.delta import read_delta
+from tests.services.ledgers import make_ledger
 from tests.services.mariadb import MariaDbServer
 from tests.services.plain_engine import PlainEngine
 from tests.services.postgres import PostgresServer
-from tests.services.replication import DATABASE, Replication, make_ledger
+from tests.services.replication import DATABASE, Replication
 from tests.services.tables import execute, scalar
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def countries(postgres_server: PostgresServer, postgres_database: str, shop: Dat
         "source": {"type": "sql", "connection": SHOP, "table": "countries", "mode": "full"},
         "sink": {**POSTGRES, "mode": "replace"},
     }
-    with make_ledger(postgres_server.new_database()) as ledger:
+    with make_ledger(postgres_server) as ledger:
         yield Replication(cast("SparkSession", None), ledger, postgres_database, document, {SHOP: shop.connection})
 
 

@@ -19,10 +19,10 @@ from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError
 from airflow_provider_ckpt.engines.session import SessionEngine
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.ledger.store import migrate
 from airflow_provider_ckpt.replication.run.replicate import replicate
 from airflow_provider_ckpt.replication.setup import PipelineContext
 from tests.services.database_server import PASSWORD
+from tests.services.ledgers import new_ledger_file
 from tests.services.postgres import PostgresServer
 from tests.services.replication import connection_to
 from tests.services.tables import execute, make_source, make_target, scalar
@@ -133,8 +133,7 @@ def setup(database: str, tmp_path: Path) -> Iterator[Setup]:
         "lake": replace(shop, id="lake", type="aws"),
         "reader": replace(shop, id="reader", login="reader", password="reads"),
     }
-    url = f"sqlite:///{tmp_path}/ledger.db"
-    migrate.upgrade(url, create=True)
+    url = new_ledger_file(tmp_path / "ledger.db")
     (tmp_path / "in").mkdir()
     with Ledger.open(url) as ledger:
         yield Setup(tmp_path, ledger, connections)

@@ -15,8 +15,9 @@ from airflow_provider_ckpt.replication.observe.sink_audit import audit_sink
 from airflow_provider_ckpt.replication.run.acquire import acquire
 from tests.integration.connectors.files.files_sink_support import ids, visible
 from tests.integration.connectors.files.files_support import lines, put
+from tests.services.ledgers import make_ledger
 from tests.services.postgres import PostgresServer
-from tests.services.replication import Replication, make_ledger
+from tests.services.replication import Replication
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,7 +35,7 @@ def inbox(spark: SparkSession, postgres_server: PostgresServer, tmp_path: Path) 
         "commit_strategy": {"commit_interval": 10},
     }
     put(tmp_path / "in" / "a.jsonl", lines(0, 30))
-    with make_ledger(postgres_server.new_database()) as ledger:
+    with make_ledger(postgres_server) as ledger:
         yield Replication(spark, ledger, "", document)
 
 

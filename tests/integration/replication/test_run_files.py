@@ -31,8 +31,9 @@ from airflow_provider_ckpt.replication.turn import Turn
 from tests.integration.connectors.files.files_sink_support import ids, rows, visible
 from tests.integration.connectors.files.files_support import lines, put, put_rows
 from tests.services.delta import read_delta
+from tests.services.ledgers import make_ledger
 from tests.services.postgres import PostgresServer
-from tests.services.replication import Replication, make_ledger
+from tests.services.replication import Replication
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,7 +72,7 @@ class Folders:
 
 @pytest.fixture
 def folders(spark: SparkSession, postgres_server: PostgresServer, tmp_path: Path) -> Iterator[Folders]:
-    with make_ledger(postgres_server.new_database()) as ledger:
+    with make_ledger(postgres_server) as ledger:
         yield Folders(Replication(spark, ledger, "", {}), tmp_path)
 
 

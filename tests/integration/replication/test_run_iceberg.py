@@ -16,8 +16,9 @@ from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.replication.observe.sink_audit import audit_sink
 from tests.integration.connectors.interruptions import Killed, after, kill
 from tests.services.iceberg import IcebergService
+from tests.services.ledgers import make_ledger
 from tests.services.postgres import PostgresServer
-from tests.services.replication import Replication, make_ledger
+from tests.services.replication import Replication
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,7 +62,7 @@ def flights(spark: SparkSession, postgres_server: PostgresServer, tmp_path: Path
         "delivery": "exactly_once",
         "commit_strategy": {"commit_interval": 30},
     }
-    with make_ledger(postgres_server.new_database()) as ledger:
+    with make_ledger(postgres_server) as ledger:
         yield Flights(tmp_path / "in", lake, Replication(spark, ledger, dsn, document, {"lake": lake.connection}))
 
 

@@ -29,9 +29,10 @@ from airflow_provider_ckpt.spark.job import Job
 from airflow_provider_ckpt.spark.wave import run_wave
 from tests.chaos.evidence import gather, judge
 from tests.services.jdbc import CONNECTION, H2Server, drivers, to_postgres
+from tests.services.ledgers import make_ledger
 from tests.services.postgres import PostgresServer, through
 from tests.services.proxy import Break, Proxy
-from tests.services.replication import DATABASE, Replication, make_ledger
+from tests.services.replication import DATABASE, Replication
 from tests.services.tables import add_rows, execute, scalar
 from tests.services.warm_spark import WarmSpark
 
@@ -252,7 +253,7 @@ def shop(spark: SparkSession, h2: H2Server, postgres_server: PostgresServer) -> 
         "delivery": "exactly_once",
         "commit_strategy": {"commit_interval": 30},
     }  # fmt: skip
-    with make_ledger(postgres_server.new_database()) as ledger:
+    with make_ledger(postgres_server) as ledger:
         yield Replication(spark, ledger, dsn, document, {CONNECTION: database.connection})
 
 

@@ -16,8 +16,9 @@ from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.replication.run.acquire import acquire
 from tests.integration.connectors.kafka.kafka_support import CONNECTION, connection_to, put, transaction
 from tests.services.kafka import KafkaBroker
+from tests.services.ledgers import make_ledger
 from tests.services.postgres import PostgresServer
-from tests.services.replication import DATABASE, Replication, make_ledger
+from tests.services.replication import DATABASE, Replication
 from tests.services.tables import execute
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def events(
         "delivery": "exactly_once",
         "commit_strategy": {"commit_interval": 10},
     }
-    with make_ledger(postgres_server.new_database()) as ledger:
+    with make_ledger(postgres_server) as ledger:
         others = {CONNECTION: connection_to(kafka_broker)}
         yield Events(kafka_broker, topic, Replication(spark, ledger, postgres_database, document, others))
 

@@ -14,10 +14,11 @@ from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.core.receipt import Counts
 from tests.integration.connectors.files.object_source_support import parquet
 from tests.services.http_proxy import Fault, HttpProxy
+from tests.services.ledgers import make_ledger
 from tests.services.object_store import ObjectStoreServer
 from tests.services.object_stores import ObjectStores
 from tests.services.postgres import PostgresServer
-from tests.services.replication import Replication, make_ledger
+from tests.services.replication import Replication
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def ledger(postgres_server: PostgresServer) -> Iterator[Ledger]:
-    with make_ledger(postgres_server.new_database()) as ledger:
+    with make_ledger(postgres_server) as ledger:
         yield ledger
 
 

@@ -10,8 +10,9 @@ from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, ErrorType
 from airflow_provider_ckpt.core.receipt import Counts
 from tests.chaos.evidence import gather, judge
+from tests.services.ledgers import make_ledger
 from tests.services.postgres import PostgresServer
-from tests.services.replication import Replication, make_ledger, orders_pipeline
+from tests.services.replication import Replication, orders_pipeline
 from tests.services.tables import add_rows, execute, make_source, make_target, scalar
 
 if TYPE_CHECKING:
@@ -223,7 +224,7 @@ def test_a_full_disk_at_the_sink_leaves_batches_planned_and_dead_letters_nothing
 def test_a_sink_that_is_down_is_one_clear_error_and_the_next_run_carries_on(
     spark: SparkSession, postgres_server: PostgresServer
 ) -> None:
-    with PostgresServer(in_memory=True) as server, make_ledger(postgres_server.new_database()) as ledger:
+    with PostgresServer(in_memory=True) as server, make_ledger(postgres_server) as ledger:
         dsn = server.new_database()
         make_source(dsn, "orders", 300)
         make_target(dsn, "target")

@@ -28,6 +28,7 @@ from tests.chaos.crash_points.driver_process import Driver, Part
 from tests.chaos.crash_points.servers import Servers
 from tests.integration.connectors.kafka.kafka_support import alter
 from tests.integration.replication.copying import Copying, make_copying
+from tests.services.ledgers import new_ledger_database
 from tests.services.postgres import through
 from tests.services.proxy import Break
 
@@ -79,7 +80,7 @@ class Eventful(SessionEngine):
 @pytest.fixture
 def copying(spark: SparkSession, servers: Servers) -> Iterator[Copying]:
     """A copy of a topic by batches of a hundred, with broker and ledger behind proxies; it gives up soon."""
-    dsn = through(servers.books, servers.postgres.new_database())
+    dsn = through(servers.books, new_ledger_database(servers.postgres))
     with make_copying(spark, servers.kafka, servers.postgres, ledger_dsn=dsn) as made:
         soon = made.patient(**{"message.timeout.ms": 700, "topic.metadata.propagation.max.ms": 500})
         yield soon.changed(commit_strategy={"commit_interval": len(BATCH)})

@@ -24,9 +24,10 @@ from airflow_provider_ckpt.replication.observe.preview import find_problems, pre
 from airflow_provider_ckpt.replication.run.acquire import acquire
 from airflow_provider_ckpt.replication.run.replicate import replicate
 from airflow_provider_ckpt.replication.run.summary import RunSummary
+from tests.services.ledgers import make_ledger
 from tests.services.plain_engine import PlainEngine
 from tests.services.postgres import PostgresServer
-from tests.services.replication import DATABASE, Replication, connection_to, make_ledger
+from tests.services.replication import DATABASE, Replication, connection_to
 from tests.services.tables import execute, scalar
 
 ROWS = 60
@@ -56,7 +57,7 @@ def items(postgres_server: PostgresServer, postgres_database: str) -> Iterator[R
         "sink": {"type": "postgres", "connection": DATABASE, "table": "warehouse.items", "create": True},
         "commit_strategy": {"commit_interval": 10},
     }
-    with make_ledger(postgres_server.new_database()) as ledger:
+    with make_ledger(postgres_server) as ledger:
         yield Replication(cast("Any", None), ledger, postgres_database, document)
 
 

@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-from tests.integration.airflow.fixtures import ckpt, ledger, migrated_ledger, orders, people  # noqa: F401
+from tests.integration.airflow.fixtures import ckpt, ledger, orders, people  # noqa: F401

@@ -16,9 +16,9 @@ from airflow.serialization.serialized_objects import BaseSerialization
 
 from airflow_provider_ckpt.core.errors import LeaseBusyError
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.ledger.store import migrate
 from airflow_provider_ckpt.triggers import next_round
 from airflow_provider_ckpt.triggers.next_round import CkptNextRoundTrigger
+from tests.services.ledgers import new_ledger_file
 
 _TTL = timedelta(seconds=2)
 
@@ -32,8 +32,7 @@ def shortest(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
     """The ledger that the default connection names."""
-    url = f"sqlite:///{tmp_path}/ledger.db"
-    migrate.upgrade(url, create=True)
+    url = new_ledger_file(tmp_path / "ledger.db")
     monkeypatch.setenv("AIRFLOW_CONN_CKPT_DEFAULT", f"ckpt://{tmp_path}/ledger.db")
     with Ledger.open(url) as opened:
         yield opened

@@ -13,9 +13,10 @@ from airflow_provider_ckpt.connectors.postgres.full_source import PostgresFullSo
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError
 from airflow_provider_ckpt.replication.run.acquire import acquire
 from airflow_provider_ckpt.replication.run.replicate import replicate
+from tests.services.ledgers import make_ledger
 from tests.services.plain_engine import PlainEngine
 from tests.services.postgres import PostgresServer
-from tests.services.replication import DATABASE, Replication, connection_to, make_ledger
+from tests.services.replication import DATABASE, Replication, connection_to
 from tests.services.tables import execute, make_source, make_target, scalar
 
 ROWS = 100
@@ -40,7 +41,7 @@ def copied(postgres_server: PostgresServer, postgres_database: str) -> Iterator[
         "sink": {"type": "postgres", "connection": DATABASE, "table": "target"},
         "commit_strategy": {"commit_interval": 10},
     }
-    with make_ledger(postgres_server.new_database()) as ledger:
+    with make_ledger(postgres_server) as ledger:
         others = {"limited": connection_to(limited, "limited")}
         yield Replication(None, ledger, postgres_database, document, others)  # type: ignore[arg-type]
 
