@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
@@ -27,6 +28,23 @@ with socket.socket(socket.AF_UNIX) as server:
     server.shutdown(socket.SHUT_WR)
     sys.exit(int(server.recv(8) or 1))
 """
+
+
+@dataclass(frozen=True)
+class WarmAirflow:
+    """A process that has imported Airflow, by :func:`airflow_in`.
+
+    :param home: the AIRFLOW_HOME with which it was imported
+    :param program: the command ``airflow``
+    """
+
+    home: Path
+    program: Path
+
+    @property
+    def command(self) -> list[str]:
+        """The command line that runs ``airflow``."""
+        return [str(self.program)]
 
 
 @contextmanager

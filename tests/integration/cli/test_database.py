@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import pytest
 
 from tests.services.command import CkptCommand, write_pipeline
 from tests.services.tables import execute, scalar
-from tests.services.warm_airflow import airflow_in
+from tests.services.warm_airflow import WarmAirflow
 from tests.services.warm_spark import WarmSpark
 
 
@@ -24,7 +24,6 @@ class Shop:
     file: Path
     dsn: str
     command: CkptCommand
-    warm: WarmSpark
 
     def sql(self, *statements: str) -> None:
         """Run statements in the database."""
@@ -83,16 +82,15 @@ class Shop:
 
 
 @pytest.fixture
-def shop(tmp_path: Path, postgres_database: str) -> Iterator[Shop]:
+def shop(tmp_path: Path, postgres_database: str, warm_airflow: WarmAirflow, standing_spark: WarmSpark) -> Shop:
     """A shop whose commands find a Spark that stays."""
-    command = CkptCommand(tmp_path / "home", {"orders_db": postgres_database}, airflow=[str(tmp_path / "airflow")])
+    command = CkptCommand(warm_airflow.home, {"orders_db": postgres_database}, airflow=warm_airflow.command)
     execute(postgres_database, "CREATE SCHEMA shop", "CREATE SCHEMA copy")
-    with WarmSpark(tmp_path / "runtime") as warm, airflow_in(tmp_path, command.env):
-        command.env |= warm.environment
-        command.migrate()
-        found = Shop(tmp_path / "shop.yaml", postgres_database, command, warm)
-        found.declare()
-        yield found
+    command.env |= standing_spark.environment
+    command.migrate()
+    found = Shop(tmp_path / "shop.yaml", postgres_database, command)
+    found.declare()
+    return found
 
 
 def test_only_tables_with_news_run_and_others_take_no_lease_and_raise_no_fence(shop: Shop) -> None:

@@ -11,7 +11,7 @@ from airflow_provider_ckpt.connectors.connection import Connection
 from tests.services.command import CkptCommand, write_pipeline
 from tests.services.mariadb import MariaDbServer
 from tests.services.tables import execute
-from tests.services.warm_airflow import airflow_in
+from tests.services.warm_airflow import WarmAirflow
 from tests.services.warm_spark import WarmSpark
 
 
@@ -22,7 +22,11 @@ def uri(connection: Connection) -> str:
 
 
 def test_tables_of_mariadb_are_replicated_as_those_of_postgresql_are(
-    mariadb_server: MariaDbServer, postgres_database: str, tmp_path: Path
+    mariadb_server: MariaDbServer,
+    postgres_database: str,
+    tmp_path: Path,
+    warm_airflow: WarmAirflow,
+    standing_spark: WarmSpark,
 ) -> None:
     shop = mariadb_server.new_database()
     for name in ("a", "b", "empty"):
@@ -43,7 +47,8 @@ def test_tables_of_mariadb_are_replicated_as_those_of_postgresql_are(
         },
     )
     connections = {"shop": uri(mariadb_server.connection(shop)), "warehouse": postgres_database}
-    command = CkptCommand(tmp_path / "home", connections, airflow=[str(tmp_path / "airflow")])
+    command = CkptCommand(warm_airflow.home, connections, airflow=warm_airflow.command)
+    command.env |= standing_spark.environment
 
     def run() -> dict[str, Any]:
         done = command.run("database", "run", str(tmp_path / "shop.yaml"), "-o", "json")
@@ -53,13 +58,11 @@ def test_tables_of_mariadb_are_replicated_as_those_of_postgresql_are(
             for item in json.loads(done.stdout)["tables"]
         }
 
-    with WarmSpark(tmp_path / "runtime") as warm, airflow_in(tmp_path, command.env):
-        command.env |= warm.environment
-        command.migrate()
-        checked = command.run("validate", "--connect", str(tmp_path / "shop.yaml"))
-        first, again = run(), run()
-        mariadb_server.execute(shop, "INSERT INTO b (v) VALUES ('late')")
-        third = run()
+    command.migrate()
+    checked = command.run("validate", "--connect", str(tmp_path / "shop.yaml"))
+    first, again = run(), run()
+    mariadb_server.execute(shop, "INSERT INTO b (v) VALUES ('late')")
+    third = run()
 
     assert checked.returncode == 0, checked.stderr
     assert first == {"a": 20, "b": 20, "empty": 0}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -24,7 +23,7 @@ from tests.integration.connectors.sql.sql_support import MariaDb, Sqlite
 from tests.services.airflow import DATABASE_MANAGER
 from tests.services.mariadb import MariaDbServer
 from tests.services.tables import execute
-from tests.services.warm_airflow import airflow_in
+from tests.services.warm_airflow import WarmAirflow
 
 _PIPELINE = """
 name: people
@@ -77,21 +76,10 @@ class Shell:
         return last
 
 
-@pytest.fixture(scope="module")
-def imported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A directory with the command ``airflow``, and ``home``, the AIRFLOW_HOME with which Airflow was imported."""
-    here = tmp_path_factory.mktemp("airflow")
-    with airflow_in(here, {**os.environ, "AIRFLOW_HOME": str(here / "home")}):
-        yield here
-
-
 @pytest.fixture
-def shell(tmp_path: Path, imported: Path) -> Shell:
+def shell(tmp_path: Path, warm_airflow: WarmAirflow) -> Shell:
     """Nothing is there yet."""
-    home = imported / "home"
-    shutil.rmtree(home, ignore_errors=True)
-    home.mkdir()
-    return Shell(tmp_path, home, [str(imported / "airflow")])
+    return Shell(tmp_path, warm_airflow.home, warm_airflow.command)
 
 
 def test_a_run_needs_the_ledgers_tables_and_nothing_else(shell: Shell) -> None:

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import pytest
 from tests.services.command import CkptCommand, write_pipeline
 from tests.services.replication import orders_pipeline
 from tests.services.tables import execute, make_source, make_target, scalar
-from tests.services.warm_airflow import airflow_in
+from tests.services.warm_airflow import WarmAirflow
 from tests.services.warm_spark import WarmSpark
 
 SLOW = """
@@ -62,20 +62,19 @@ class Shop:
 
 
 @pytest.fixture
-def shop(tmp_path: Path, postgres_database: str) -> Iterator[Shop]:
+def shop(tmp_path: Path, postgres_database: str, warm_airflow: WarmAirflow, standing_spark: WarmSpark) -> Shop:
     """A shop whose commands find a Spark that stays."""
-    command = CkptCommand(tmp_path / "home", {"orders_db": postgres_database}, airflow=[str(tmp_path / "airflow")])
-    with WarmSpark(tmp_path / "runtime") as warm, airflow_in(tmp_path, command.env):
-        command.env |= warm.environment
-        command.migrate()
-        yield Shop(tmp_path, postgres_database, command, warm)
+    command = CkptCommand(warm_airflow.home, {"orders_db": postgres_database}, airflow=warm_airflow.command)
+    command.env |= standing_spark.environment
+    command.migrate()
+    return Shop(tmp_path, postgres_database, command, standing_spark)
 
 
 def until(done: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 90
     while not done():
         assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
+        time.sleep(0.1)  # each look at the database takes a connection
 
 
 def test_one_that_fails_stops_no_other_and_the_last_line_names_it(shop: Shop) -> None:
@@ -84,6 +83,7 @@ def test_one_that_fails_stops_no_other_and_the_last_line_names_it(shop: Shop) ->
     execute(shop.dsn, "DROP TABLE gone", "ALTER TABLE held_target DROP COLUMN id")
     (shop.folder / "typo.yaml").write_text("name: typo\nsorce: {}\n")
 
+    shop.warm.stop()
     done, results = shop.run(*files, gone, held, str(shop.folder / "typo.yaml"))
     until(lambda: not shop.warm.state()["runs"])  # a run is counted when the driver has seen its client go
     driver = shop.warm.state()
@@ -156,6 +156,7 @@ def test_a_signal_stops_all_and_the_next_run_continues(shop: Shop, number: signa
 
 def test_without_a_spark_that_stays_they_run_one_after_another(shop: Shop) -> None:
     shop.command.env["AIRFLOW__CKPT__WARM_SPARK"] = "False"
+    shop.warm.stop()
     files = [shop.table(name) for name in ("a", "b")]
 
     done, results = shop.run(*files)

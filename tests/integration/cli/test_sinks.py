@@ -9,10 +9,11 @@ import pytest
 import yaml
 
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.ledger.store import migrate, tables
+from airflow_provider_ckpt.ledger.store import tables
 from tests.integration.airflow.ckpt import Ckpt, damage
 from tests.integration.airflow.users import SIZE, People, filled
 from tests.integration.ledger.ledger_driver import TTL
+from tests.services.ledgers import new_ledger_file
 
 
 def test_a_rewind_begins_a_new_generation_at_a_position(ckpt: Ckpt, people: People) -> None:
@@ -144,8 +145,7 @@ def test_without_a_declaration_one_must_be_named(ckpt: Ckpt, ledger: Ledger) -> 
 
 
 def test_another_ledgers_receipts_are_adopted(ckpt: Ckpt, ledger: Ledger, tmp_path: Path) -> None:
-    migrate.upgrade(f"sqlite:///{tmp_path}/lost.db", create=True)
-    with Ledger.open(f"sqlite:///{tmp_path}/lost.db") as lost:
+    with Ledger.open(new_ledger_file(tmp_path / "lost.db")) as lost:
         people = filled(lost, tmp_path)
     adopt = ("adopt", "people", "--ledger-id", lost.id, "--reason", "its disk is gone")
     file = ("--file", str(people.file))

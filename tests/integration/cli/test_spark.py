@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.services.command import CkptCommand
-from tests.services.warm_airflow import airflow_in
+from tests.services.warm_airflow import WarmAirflow
 from tests.services.warm_spark import WarmSpark, living
 
 _PIPELINE = """
@@ -30,12 +30,11 @@ def warm(tmp_path: Path) -> Iterator[WarmSpark]:
 
 
 @pytest.fixture
-def command(tmp_path: Path, warm: WarmSpark) -> Iterator[CkptCommand]:
-    command = CkptCommand(tmp_path / "home", {}, airflow=[str(tmp_path / "airflow")])
-    with airflow_in(tmp_path, command.env):
-        command.env |= warm.environment
-        command.migrate()
-        yield command
+def command(warm_airflow: WarmAirflow, warm: WarmSpark) -> CkptCommand:
+    command = CkptCommand(warm_airflow.home, {}, airflow=warm_airflow.command)
+    command.env |= warm.environment
+    command.migrate()
+    return command
 
 
 def told(command: CkptCommand, *arguments: str) -> Any:
