@@ -1,4 +1,4 @@
-"""Chaos in small: a few crash points on every pair of connectors."""
+"""Chaos in small: a few crash points on every source and sink."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ if TYPE_CHECKING:
 
 POINTS = 3
 RECORDS = 400
+REPEATED = ("kafka-postgres", "postgres-kafka")
+"""Pairs whose source and sink are both in others as well; ``make chaos`` strikes them, too."""
+
 DRIVERS_KILLED = ("files-delta", "kafka-kafka")
 """``test_run_iceberg.py`` kills drivers that commit to Iceberg, and ``test_crash.py`` such that write to a database."""
 
 
-@pytest.mark.parametrize("pair", PAIRS, ids=str)
+@pytest.mark.parametrize("pair", [pair for pair in PAIRS if str(pair) not in REPEATED], ids=str)
 def test_no_crash_point_loses_or_doubles_anything(
     spark: SparkSession, servers: Servers, tmp_path: Path, pair: Pair
 ) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.schema_storm.storm import storm
-from tests.chaos.schema_storm.worker import Defect
+from tests.chaos.schema_storm.worker import Death, Defect
 from tests.services.postgres import PostgresServer
 
 
@@ -43,13 +43,16 @@ def test_a_table_of_a_lake_equals_the_model_too(postgres_server: PostgresServer,
 def test_the_model_finds_a_broken_rule(
     postgres_server: PostgresServer, tmp_path: Path, defect: Defect, invariant: str
 ) -> None:
+    """Each worker dies before its first wave, so that batches of one version are planned when the next one comes."""
     found: set[str] = set()
     for seed in range(1, 6):  # which moments a storm meets depends on how the machine schedules it
         folder = tmp_path / str(seed)
         folder.mkdir()
         found |= {
             fault.partition(":")[0]
-            for fault in storm(postgres_server, folder, rounds=6, seed=seed, defect=defect)["faults"]
+            for fault in storm(postgres_server, folder, rounds=5, seed=seed, defect=defect, deaths=[Death.BEFORE_WAVE])[
+                "faults"
+            ]
         }
         if invariant in found:
             break
