@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import tempfile
 from collections.abc import Iterator
@@ -31,6 +32,12 @@ os.environ.setdefault("AIRFLOW__CKPT__WARM_SPARK", "False")
 
 # Spark's JVMs live for seconds here. Most of what Java would do in them is to compile, and nobody would reap it.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+
+def pytest_collection_finish() -> None:
+    """Keep what the collection has made, millions of objects that stay to the end, out of garbage collections."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -10,11 +10,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import psycopg2
 
 from airflow_provider_ckpt.config.load import build
 from airflow_provider_ckpt.config.pipeline import Pipeline
@@ -157,9 +159,12 @@ def delivered(engine_setup: EngineSetup) -> tuple[int, int]:
 def await_rows(engine_setup: EngineSetup, seconds: float = 120.0) -> None:
     """Wait until something was delivered."""
     deadline = time.monotonic() + seconds
-    while not scalar(engine_setup.dsn, "SELECT count(*) FROM target"):
-        assert time.monotonic() < deadline, "nothing was delivered"
-        time.sleep(0.02)
+    with closing(psycopg2.connect(engine_setup.dsn)) as connection, connection.cursor() as cursor:
+        connection.autocommit = True
+        while not cursor.rowcount > 0:
+            assert time.monotonic() < deadline, "nothing was delivered"
+            time.sleep(0.02)
+            cursor.execute("SELECT FROM target LIMIT 1")
 
 
 def main(file: str) -> int:

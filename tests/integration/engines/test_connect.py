@@ -84,38 +84,35 @@ def test_a_server_that_stays_away_ends_the_run_and_once_it_is_back_all_goes_on_a
     engine_setup: EngineSetup, connect_server: SparkConnectServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Lanes run the code and the properties of the worker also after the server was restarted."""
-    make_source(engine_setup.dsn, "places", 1)
-    execute(engine_setup.dsn, "CREATE TABLE found (zone text, path text)")
-    places = orders_pipeline("places", source="places", target="found") | {
+    slow = slow_orders(engine_setup, 2_000) | {
         "transform": {
-            "select": {"zone": "current_timezone()"},
+            "where": "status <> 'returned' AND id <> 8",
+            "select": {"id": "id", "zone": "current_timezone()"},
             "python": "task",
-            "returns": "zone string, path string",
+            "returns": "id bigint, zone string, path string",
         },
         "run": {"conf": {"spark.sql.session.timeZone": "Asia/Tokyo"}},
     }
+    execute(engine_setup.dsn, "ALTER TABLE target ADD zone text, ADD path text")
 
-    def where(rows: pa.Table) -> pa.Table:
-        path = pa.array([airflow_provider_ckpt.core.__file__] * rows.num_rows)
-        return pa.table({"zone": rows.column("zone"), "path": path})
+    def with_path(rows: pa.Table) -> pa.Table:
+        return rows.append_column("path", pa.array([airflow_provider_ckpt.core.__file__] * rows.num_rows))
 
     monkeypatch.setattr(addressed, "_WAIT_SECONDS", 1.0)
-    slow = slow_orders(engine_setup, 2_000)
 
-    engine_setup.run(places, function=where)
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(engine_setup.run, slow)
+        running = pool.submit(engine_setup.run, slow, function=with_path)
         await_rows(engine_setup)
         connect_server.kill()
         with pytest.raises(EngineError, match="no Spark Connect server answers"):
-            running.result(60)
+            running.result(120)
+    before = delivered(engine_setup)[0]
     connect_server.start()
-    add_rows(engine_setup.dsn, "places", 2, 3)
-    engine_setup.run(places, function=where)
-    engine_setup.run(slow)
+    engine_setup.run(slow, function=with_path)
 
-    found = execute(engine_setup.dsn, "SELECT zone, path LIKE '%/airflow_provider_ckpt.zip/%' FROM found")
-    assert found == [("Asia/Tokyo", True)] * 2
+    found = "SELECT DISTINCT zone, path LIKE '%/airflow_provider_ckpt.zip/%' FROM target"
+    assert execute(engine_setup.dsn, found) == [("Asia/Tokyo", True)]
+    assert 0 < before < delivered(engine_setup)[0]
     assert delivered(engine_setup) == expected(engine_setup)
 
 

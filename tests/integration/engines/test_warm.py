@@ -45,7 +45,7 @@ def until(done: Callable[[], bool], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not done():
         assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
+        time.sleep(0.1)  # each look at the database takes a connection
 
 
 def sleepy(engine_setup: EngineSetup, name: str, rows: int, seconds: float) -> dict[str, Any]:

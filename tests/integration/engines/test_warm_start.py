@@ -106,7 +106,7 @@ def _until(done: Callable[[], bool], seconds: float = _MINUTES) -> None:
     deadline = time.monotonic() + seconds
     while not done():
         assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
+        time.sleep(0.5)  # each look goes through all processes
 
 
 def _trainings() -> list[int]:

@@ -138,12 +138,12 @@ def await_(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
-        time.sleep(0.02)
+        time.sleep(0.1)  # each look at the database takes a connection
 
 
 def test_a_run_whose_lease_is_lost_stops_and_the_other_goes_on(tables: Tables, renewals: Sequence[str]) -> None:
-    tables.add("a", 400, seconds=0.5)
-    tables.add("b", 400, seconds=0.5)
+    tables.add("a", 200, seconds=1.0)
+    tables.add("b", 200, seconds=1.0)
     with tables.running(2) as ended:
         await_(lambda: all(tables.delivered(name) > 0 for name in tables.rows))
         await_(lambda: any('"a"' in sent and '"b"' in sent for sent in renewals))
@@ -166,13 +166,13 @@ def test_a_run_whose_lease_is_lost_stops_and_the_other_goes_on(tables: Tables, r
 def test_small_tables_do_not_wait_for_large_ones_that_began_before(tables: Tables, renewals: Sequence[str]) -> None:
     large, small = ["large_1", "large_2"], ["small_1", "small_2", "small_3"]
     for name in large:
-        tables.add(name, 600, seconds=0.5)
+        tables.add(name, 300, seconds=1.0)
     for name in small:
         tables.add(name, 10)
 
     with tables.running(2) as ended:
         await_(lambda: tables.is_done(*small))
-        assert all(0 < tables.delivered(name) < 300 for name in large)
+        assert all(0 < tables.delivered(name) < 150 for name in large)
         await_(lambda: any(all(f'"{name}"' in sent for name in large) for sent in renewals))
 
     assert {result.state for result in ended.values()} == {"done"}
@@ -185,7 +185,7 @@ def test_a_table_begins_although_those_in_progress_have_much_to_do(
     monkeypatch.setattr(several_runs, "_TURNS_EACH", 2)
     large = ["large_1", "large_2"]
     for name in large:
-        tables.add(name, 600, seconds=0.2)
+        tables.add(name, 300, seconds=0.2)
     tables.add("late", 10)
 
     with tables.running(1) as ended:
