@@ -220,7 +220,7 @@ def _epoch(stage: Stage) -> int:
     return epoch
 
 
-def _until(condition: Callable[[], bool], process: subprocess.Popen[bytes], log: Path, seconds: float = 90) -> None:
+def _until(condition: Callable[[], bool], process: subprocess.Popen[bytes], log: Path, seconds: float = 300) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         if process.poll() is not None or time.monotonic() > deadline:
