@@ -245,6 +245,9 @@ class SinkWithSchemaChanges(Protocol):
     def apply_schema_version(self, epoch: int, version: SchemaVersion, steps: Sequence[TargetStep]) -> None:
         """Claim the receipt of a schema version and change the target, in one transaction.
 
+        If the database commits each change of columns by itself, the sink stores first that the change begins. Then
+        :meth:`Sink.fence` of the next run completes a change that has no receipt.
+
         :param epoch: epoch of the run
         :param version: the version
         :param steps: the changes of the target; those that were already made are skipped

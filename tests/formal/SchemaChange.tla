@@ -15,6 +15,11 @@
 (* the narrowest type that stores it. <<0, 0>> stands for null, and for no  *)
 (* column. A batch is one row. A run is its epoch, and may stop at any      *)
 (* step; its lanes may go on. Dead letters are not replayed.                *)
+(*                                                                          *)
+(* Where a statement that changes the target commits by itself (MySQL), a   *)
+(* change has three parts, during which a session has a lock: it is stored, *)
+(* made, and gets its receipt. A run that takes over ends the session that  *)
+(* has the lock, and completes a change that has no receipt.                *)
 (***************************************************************************)
 EXTENDS Integers, Sequences, FiniteSets
 
@@ -27,6 +32,7 @@ CONSTANTS
   LAST_NEW_COLUMN,  \* and that of the last run
   OTHER_TYPE,       \* "freeze" or "dead_letter": the policy for a type that lacks values of the one before
   FREEZES,          \* whether the declaration freezes changes, so that a person has to accept the columns
+  IN_PARTS,         \* whether a change of the target commits before its receipt, as in MySQL and MariaDB
   AT_MOST_ONCE,     \* whether a batch is resolved before it is sent, and never sent again
   MUTANT            \* the one rule that is switched off, or "none"
 
@@ -34,13 +40,14 @@ VARIABLES
   columns, last, rows, changes,                    \* the source: columns by name, the newest number, values of each row
   lease, batch, versions,                          \* the ledger: epoch, state of each planned row's batch, schema versions
   fence, receipts, target, kind, delivered,        \* the sink: its schema receipts; meaning and type of its columns; its rows
+  begun,                                           \* the change that has begun and has no receipt, and whether it was made
   runs, lanes,
   accepted,                                        \* the columns that a person has accepted last
   stale                                            \* whether a transaction of an older epoch has taken effect
 
 source == <<columns, last, rows, changes>>
 ledger == <<lease, batch, versions>>
-sink == <<fence, receipts, target, kind, delivered>>
+sink == <<fence, receipts, target, kind, delivered, begun>>
 vars == <<source, ledger, sink, runs, lanes, accepted, stale>>
 
 Names == {"a", "b"}
@@ -60,13 +67,15 @@ First == [number |-> 1, has |-> [n \in Names |-> IF n = "a" THEN <<1, Narrow>> E
           position |-> 1, adds |-> FALSE, replanned |-> {}, renames |-> {}, allowed |-> TRUE]
 Refused == {"refused", "refused type"}
 Stored == {"read", "refused type"}                 \* treatments of columns that the target has
+NoChange == [is |-> FALSE, made |-> FALSE, version |-> First]
+Locking == {"alters", "claims receipt", "completes", "closes"}  \* steps of a run whose session has the lock of columns
 Stopped == [pc |-> "dead", found |-> 0, now |-> NoColumns, next |-> First]
 
 (* The first version has been begun: nothing can happen to it that cannot to others. *)
 Init ==
   /\ columns = First.has /\ last = 1 /\ rows = << >> /\ changes = 0
   /\ lease = 0 /\ batch = << >> /\ versions = <<First>>
-  /\ fence = 0 /\ receipts = <<First>>
+  /\ fence = 0 /\ receipts = <<First>> /\ begun = NoChange
   /\ target = [n \in Names |-> IF n = "a" THEN {1} ELSE {}]
   /\ kind = [n \in Names |-> IF n = "a" THEN Narrow ELSE 0]
   /\ delivered = [p \in 1 .. ROWS |-> [is |-> FALSE, dead |-> FALSE, cut |-> FALSE, values |-> NoColumns,
@@ -192,7 +201,7 @@ Settled(p, fenced) ==
 
 (* Fence the sink, and settle by its receipts; then record the versions that only the sink has. *)
 Fence(e) ==
-  /\ At(e, "leased")
+  /\ At(e, "leased") /\ ~IN_PARTS
   /\ IF fence < e /\ Leased(e)
      THEN /\ fence' = e /\ runs' = [runs EXCEPT ![e].pc = "works"]
           /\ batch' = [p \in 1 .. Planned |-> Settled(p, TRUE)]
@@ -201,7 +210,33 @@ Fence(e) ==
           /\ lanes' = IF MUTANT = "lanes_are_not_fenced" THEN lanes ELSE {}
      ELSE /\ fence' = Max(e, fence) /\ runs' = [runs EXCEPT ![e] = Stopped]
           /\ UNCHANGED <<batch, versions, lanes>>
-  /\ UNCHANGED <<source, lease, receipts, target, kind, delivered, accepted, stale>>
+  /\ UNCHANGED <<source, lease, receipts, target, kind, delivered, begun, accepted, stale>>
+
+(* The same where a change of the target commits by itself: the fence is raised, the lock is taken from the session that
+   has it, and a change that has begun is completed, before the ledger's batches are settled. *)
+Raise(e) ==
+  /\ IN_PARTS /\ At(e, "leased")
+  /\ IF fence < e /\ Leased(e)
+     THEN fence' = e /\ runs' = [runs EXCEPT ![e].pc = "finishes"] /\ lanes' = {}
+     ELSE fence' = Max(e, fence) /\ runs' = [runs EXCEPT ![e] = Stopped] /\ UNCHANGED lanes
+  /\ UNCHANGED <<source, ledger, receipts, target, kind, delivered, begun, accepted, stale>>
+
+Finish(e) ==
+  LET left == ~begun.is \/ MUTANT = "begun_changes_are_left"
+      again == ~begun.made \/ MUTANT = "a_change_that_was_made_is_made_again"
+      pc == IF fence # e THEN "dead" ELSE IF left THEN "settles" ELSE IF again THEN "completes" ELSE "closes"
+      ends(f) == f # e /\ fence = e /\ runs[f].pc \in Locking /\ MUTANT # "the_lock_is_not_taken_over"
+  IN
+  /\ At(e, "finishes")
+  /\ runs' = [f \in Epochs |->
+       IF ends(f) THEN Stopped ELSE IF f = e THEN [runs[e] EXCEPT !.pc = pc, !.next = begun.version] ELSE runs[f]]
+  /\ UNCHANGED <<source, ledger, sink, lanes, accepted, stale>>
+
+SettleAll(e) ==
+  /\ At(e, "settles") /\ Leased(e) /\ runs' = [runs EXCEPT ![e].pc = "works", ![e].next = First]
+  /\ batch' = [p \in 1 .. Planned |-> Settled(p, TRUE)]
+  /\ versions' = versions \o SubSeq(receipts, Len(versions) + 1, Len(receipts))
+  /\ UNCHANGED <<source, lease, sink, lanes, accepted, stale>>
 
 (* Find new rows, then look at the columns. A run that sends at most once does so between its waves. *)
 Plan(e) ==
@@ -245,18 +280,42 @@ Change(version) ==
 
 Apply(e) ==
   LET version == runs[e].next IN
-  /\ At(e, "applies")
+  /\ At(e, "applies") /\ ~IN_PARTS
   /\ IF (fence = e \/ MUTANT = "change_is_not_fenced") /\ version.number = Len(receipts) + 1
      THEN /\ Change(version)
           /\ receipts' = IF MUTANT = "receipt_after_the_change" THEN receipts ELSE Append(receipts, version)
           /\ runs' = [runs EXCEPT ![e].pc = IF MUTANT = "receipt_after_the_change" THEN "claims" ELSE "records"]
           /\ stale' = (stale \/ e < fence)
      ELSE runs' = [runs EXCEPT ![e] = Stopped] /\ UNCHANGED <<receipts, target, kind, delivered, stale>>
-  /\ UNCHANGED <<source, ledger, fence, lanes, accepted>>
+  /\ UNCHANGED <<source, ledger, fence, begun, lanes, accepted>>
+
+(* The three parts of a change that commits by itself. Only the first and the last compare the epochs. A change by an older
+   run is one of a stale epoch once a newer run has the lock. *)
+Begin(e) ==
+  /\ IN_PARTS /\ At(e, "applies") /\ ~\E f \in Epochs : runs[f].pc \in Locking
+  /\ IF fence = e /\ runs[e].next.number = Len(receipts) + 1 /\ ~begun.is
+     THEN begun' = [is |-> TRUE, made |-> FALSE, version |-> runs[e].next] /\ runs' = [runs EXCEPT ![e].pc = "alters"]
+     ELSE runs' = [runs EXCEPT ![e] = Stopped] /\ UNCHANGED begun
+  /\ UNCHANGED <<source, ledger, fence, receipts, target, kind, delivered, lanes, accepted, stale>>
+
+Make(e) ==
+  /\ At(e, "alters") \/ At(e, "completes")
+  /\ Change(runs[e].next) /\ begun' = [begun EXCEPT !.made = TRUE]
+  /\ runs' = [runs EXCEPT ![e].pc = IF @ = "alters" THEN "claims receipt" ELSE "closes"]
+  /\ stale' = (stale \/ \E f \in Epochs : f > e /\ runs[f].pc \notin {"new", "leased", "finishes", "dead"})
+  /\ UNCHANGED <<source, ledger, fence, receipts, lanes, accepted>>
+
+Claim(e) ==
+  /\ At(e, "claims receipt") \/ At(e, "closes")
+  /\ IF fence = e
+     THEN /\ receipts' = Append(receipts, runs[e].next) /\ begun' = NoChange
+          /\ runs' = [runs EXCEPT ![e].pc = IF @ = "closes" THEN "settles" ELSE "records"]
+     ELSE runs' = [runs EXCEPT ![e] = Stopped] /\ UNCHANGED <<receipts, begun>>
+  /\ UNCHANGED <<source, ledger, fence, target, kind, delivered, lanes, accepted, stale>>
 
 ClaimLate(e) ==
   /\ At(e, "claims") /\ receipts' = Append(receipts, runs[e].next) /\ runs' = [runs EXCEPT ![e].pc = "records"]
-  /\ UNCHANGED <<source, ledger, fence, target, kind, delivered, lanes, accepted, stale>>
+  /\ UNCHANGED <<source, ledger, fence, target, kind, delivered, begun, lanes, accepted, stale>>
 
 Record(e) ==
   /\ Leased(e)
@@ -317,7 +376,7 @@ LaneCommits(l) ==
                   ELSE IF dead THEN l.values[n] ELSE IF target[n] = {} THEN None ELSE Cut(l.values[n], kind[n])]]]
           /\ stale' = (stale \/ l.epoch < fence)
      ELSE UNCHANGED <<delivered, stale>>
-  /\ UNCHANGED <<source, ledger, fence, receipts, target, kind, runs, accepted>>
+  /\ UNCHANGED <<source, ledger, fence, receipts, target, kind, begun, runs, accepted>>
 
 (* A wave ends, even if its lane still lives. *)
 Settle(e, p) ==
@@ -360,6 +419,7 @@ Accept ==
 
 Works(e) ==
   \/ Acquire(e) \/ Fence(e) \/ Plan(e) \/ FindLate(e) \/ Look(e) \/ Apply(e) \/ ClaimLate(e) \/ Record(e) \/ Store(e)
+  \/ Raise(e) \/ Finish(e) \/ SettleAll(e) \/ Begin(e) \/ Make(e) \/ Claim(e)
 
 Next ==
   \/ \E e \in Epochs : Works(e) \/ \E p \in 1 .. ROWS : Send(e, p) \/ Settle(e, p)
@@ -401,17 +461,19 @@ SchemaBarrierSeparates ==
     LET version == receipts[k] IN
     IF delivered[p].after < k THEN p < version.position
     ELSE p >= version.position \/ (p \in version.replanned /\ ~version.adds)
+Made == IF begun.made THEN Append(receipts, begun.version) ELSE receipts
 SchemaReceiptOnce ==
-  /\ \A k \in 1 .. Len(receipts) : receipts[k].number = k
-  /\ LET version == receipts[Len(receipts)] IN
+  /\ \A k \in 1 .. Len(Made) : Made[k].number = k
+  /\ LET version == Made[Len(Made)] IN
      \A n \in Names : version.treats[n] = "read" => version.has[n][1] \in target[n]
-  /\ UNION {target[n] : n \in Names} \subseteq UNION {Numbers(receipts[k].has) : k \in 1 .. Len(receipts)}
+  /\ UNION {target[n] : n \in Names} \subseteq UNION {Numbers(Made[k].has) : k \in 1 .. Len(Made)}
 VersionsHaveReceipts == Len(versions) <= Len(receipts) /\ versions = SubSeq(receipts, 1, Len(versions))
 NoCommitByStaleEpoch == ~stale
 NoChangeAgainstTheDeclaration == \A k \in 2 .. Len(receipts) : receipts[k].allowed
 EveryRowArrives ==
   (lease = MAX_EPOCH) ~>
     (At(MAX_EPOCH, "frozen") \/ (Len(rows) = Cardinality(Present) /\ Followed(MAX_EPOCH, columns)))
+EveryRowArrivesInParts == EveryRowArrives
 EveryRowIsSent ==
   (lease = MAX_EPOCH) ~>
     (runs[MAX_EPOCH].pc \in {"frozen", "ended"}
@@ -433,6 +495,8 @@ NeverAdmitted ==
   ~\E k \in 2 .. Len(receipts), n \in Names : receipts[k - 1].treats[n] = "refused" /\ receipts[k].treats[n] = "read"
 NeverAdmittedLate ==
   ~\E e \in Epochs : At(e, "looks") /\ Leased(e) /\ Admitted(e, columns) \cap Waiting(e, columns) # {}
+NeverCompleted == ~\E e \in Epochs : At(e, "closes") /\ begun.made
+NeverBegunInVain == ~\E e \in Epochs : At(e, "completes") /\ ~begun.made
 NeverUnconfirmed == ~\E e \in Epochs : At(e, "ended")
 NeverLost == ~\E p \in 1 .. Planned : batch[p] = "lost"
 =============================================================================

@@ -29,6 +29,7 @@ from tests.formal.mutants_of_refresh import OF_REFRESH
 from tests.formal.mutants_of_schema_change import OF_SCHEMA_CHANGE
 from tests.formal.mutants_of_several_runs import OF_SEVERAL_RUNS
 from tests.formal.mutants_of_sinks import OF_SINKS
+from tests.formal.mutants_of_sql_columns import OF_SQL_COLUMNS
 from tests.formal.mutants_of_warm import OF_WARM
 from tests.formal.rewrite import RewriteError
 from tests.formal.sandbox import Sandbox, SandboxError
@@ -41,6 +42,7 @@ MUTANTS: Sequence[Mutant] = (
     *OF_REFRESH,
     *OF_SCHEMA_CHANGE,
     *OF_LAKE_COLUMNS,
+    *OF_SQL_COLUMNS,
     *OF_PAGE,
     *OF_ICEBERG,
     *OF_FILES_SINK,

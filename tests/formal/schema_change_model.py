@@ -6,6 +6,7 @@ from tests.formal.specification import Specification
 from tests.formal.tlc_models import Bounds, Constant
 
 _SMALL, _ONE, _TWO, _FREEZES = "one change", "one row", "two rows", "frozen until accepted"
+_PARTS = "changes in parts"
 _TYPES, _DISCARDS, _REFUSES, _AT_MOST_ONCE = "types", "discard", "dead letters", "at most once"
 _NAMES = frozenset({"add", "drop", "replace", "rename"})
 
@@ -27,6 +28,7 @@ def _bounds(changes: int, *, rows: int = 1, kinds: frozenset[str] = _NAMES, **ot
         "LAST_NEW_COLUMN": "evolve",
         "OTHER_TYPE": "freeze",
         "FREEZES": False,
+        "IN_PARTS": False,
         "AT_MOST_ONCE": False,
         **others,
     }
@@ -40,6 +42,7 @@ SCHEMA_CHANGE = Specification(
         _FREEZES: _bounds(2, FREEZES=True),
         _ONE: _bounds(2),
         _TWO: _bounds(1, rows=2),
+        _PARTS: _bounds(2, IN_PARTS=True),
         _TYPES: _bounds(3, kinds=frozenset({"widen", "narrow", "update"}), OTHER_TYPE="dead_letter"),
         _DISCARDS: _bounds(2, NEW_COLUMN="discard", LAST_NEW_COLUMN="discard"),
         _REFUSES: _bounds(2, kinds=frozenset({"add", "drop"}), NEW_COLUMN="dead_letter"),
@@ -56,7 +59,7 @@ SCHEMA_CHANGE = Specification(
         "NoChangeAgainstTheDeclaration",
     ),
     steps=(),
-    live={"EveryRowArrives": _ONE, "EveryRowIsSent": _AT_MOST_ONCE},
+    live={"EveryRowArrives": _ONE, "EveryRowArrivesInParts": _PARTS, "EveryRowIsSent": _AT_MOST_ONCE},
     mutants={
         "columns_compared_by_name": (_ONE, "RowsMatchTheirVersion"),
         "columns_not_compared": (_ONE, "NoValueIsLost"),
@@ -71,6 +74,9 @@ SCHEMA_CHANGE = Specification(
         "acceptance_of_other_columns_counts": (_FREEZES, "NoChangeAgainstTheDeclaration"),
         "all_changes_wait": (_ONE, "EveryRowArrives"),
         "versions_of_the_sink_not_read": (_ONE, "EveryRowArrives"),
+        "begun_changes_are_left": (_PARTS, "EveryRowArrivesInParts"),
+        "a_change_that_was_made_is_made_again": (_PARTS, "RowsMatchTheirVersion"),
+        "the_lock_is_not_taken_over": (_PARTS, "NoCommitByStaleEpoch"),
         "types_not_compared": (_TYPES, "NoSilentNarrowing"),
         "the_target_is_not_widened": (_TYPES, "NoSilentNarrowing"),
         "another_type_is_followed": (_TYPES, "NoSilentNarrowing"),
@@ -87,6 +93,8 @@ SCHEMA_CHANGE = Specification(
         "NeverWaited": _ONE,
         "NeverFollowed": _ONE,
         "NeverRepaired": _ONE,
+        "NeverCompleted": _PARTS,
+        "NeverBegunInVain": _PARTS,
         "NeverWidened": _TYPES,
         "NeverOfARefusedType": _TYPES,
         "NeverReadAgain": _TYPES,
@@ -98,4 +106,5 @@ SCHEMA_CHANGE = Specification(
         "NeverLost": _AT_MOST_ONCE,
     },
 )
-"""The specification; its configurations have one or two rows, the policies for columns, and at-most-once delivery."""
+"""The specification; its configurations have one or two rows, the policies for columns, changes of the target in
+parts, and at-most-once delivery."""

@@ -56,6 +56,8 @@ class SqlSinkSection(TableSinkSection):
         conformance suite
     """
 
+    changes_columns: ClassVar[bool] = True
+
     untested_dialect: bool = False
 
     @classmethod

@@ -7,11 +7,13 @@ database; removing old rows raises no alarm.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ckpt.connectors.sql.bookkeeping import FENCE, Bookkeeping
 from airflow_provider_ckpt.connectors.sql.columns import Table
 from airflow_provider_ckpt.connectors.sql.table_clause import table_clause
 
@@ -41,6 +43,23 @@ def take_snapshot(connection: sa.Connection, target: Table, key: Sequence[str]) 
     rows = [[_storable(value) for value in row] for row in connection.execute(query)]
     readable = all(value is not None for row in rows for value in row)
     return {"rows": bool(rows), "key": columns, "values": rows if readable else []}
+
+
+def store_snapshot(
+    connection: sa.Connection, target: Table, key: Sequence[str], bookkeeping: Bookkeeping, epoch: int
+) -> None:
+    """Store a snapshot of the target beside the fence; do nothing if the fence has another epoch.
+
+    :param connection: an open connection
+    :param target: the target
+    :param key: key columns of an upsert; empty to use the primary key or another unique key
+    :param bookkeeping: the bookkeeping tables
+    :param epoch: epoch of the run
+    """
+    fences = bookkeeping.table(FENCE)
+    snapshot = json.dumps(take_snapshot(connection, target, key))
+    of_run = bookkeeping.mine(fences) & (fences.c.epoch == epoch)
+    connection.execute(fences.update().where(of_run).values(target_snapshot=snapshot))
 
 
 def find_loss(connection: sa.Connection, target: Table, snapshot: Mapping[str, Any]) -> str | None:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.connection import Connection
+from airflow_provider_ckpt.connectors.sql import mysql_columns
 from airflow_provider_ckpt.connectors.sql.columns import CURSOR_KINDS, Column, Kind, Table
 from airflow_provider_ckpt.connectors.sql.dialect import SqlDialect
 from airflow_provider_ckpt.connectors.sql.failures import Failure
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from sqlalchemy.exc import DBAPIError
 
     from airflow_provider_ckpt.config.database.catalog import Catalog
+    from airflow_provider_ckpt.connectors.sql.column_changes import ColumnChange
 
 _SQL_MODE = (
     "STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_AUTO_VALUE_ON_ZERO,"
@@ -52,6 +54,7 @@ class MySqlDialect(SqlDialect):
     connection_types = ("mysql", "mariadb")
     drivername = "mysql+pymysql"
     install = "airflow-provider-ckpt[mysql] (PyMySQL)"
+    changes_columns = True
     sees_transactions = True
 
     def url(self, connection: Connection) -> sa.URL:
@@ -226,6 +229,38 @@ class MySqlDialect(SqlDialect):
                     connection.exec_driver_sql(f"KILL {int(session):d}")
                 except DBAPIError:  # the session has ended, or is another user's; the fence goes on waiting
                     continue
+
+    def column_for(self, values: Column) -> Column:
+        """Return the column that a table gets for values of a source; texts get ``utf8mb4``.
+
+        :param values: a description of the values, see :func:`.column_changes.source_values`
+        """
+        return mysql_columns.column_for(values)
+
+    def alter_columns(self, connection: sa.Connection, table: Table, changes: Sequence[ColumnChange]) -> None:
+        """Change columns of a table by one ALTER TABLE, which waits ten seconds at most for open transactions.
+
+        :param connection: an open connection, whose transaction is committed
+        :param table: the table
+        :param changes: the changes
+        """
+        mysql_columns.alter_columns(connection, table, changes)
+
+    def lock_columns(self, connection: sa.Connection, mark: str) -> bool:
+        """Take a named lock, which the server releases when the session ends, after its last statement.
+
+        :param connection: the session
+        :param mark: text that identifies the pipeline
+        """
+        return mysql_columns.lock_columns(connection, mark)
+
+    def end_column_change(self, connection: sa.Connection, mark: str) -> None:
+        """Kill the session that has the named lock; an ALTER TABLE that it executes is undone or completed first.
+
+        :param connection: session that kills the other
+        :param mark: text that :meth:`lock_columns` was given
+        """
+        mysql_columns.end_column_change(connection, mark)
 
     def write(self, connection: sa.Connection, target: Table, rows: pa.Table, key: Sequence[str]) -> int:
         """Insert rows by LOAD DATA LOCAL from memory if that is allowed and faster; else, and for upserts, by INSERT.

@@ -8,8 +8,6 @@ a session of their own while another session keeps the fence locked, and the tra
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.receipt_row import to_receipt
@@ -17,7 +15,7 @@ from airflow_provider_ckpt.connectors.refuse_fenced_run import refuse_unless_cur
 from airflow_provider_ckpt.connectors.sql.bookkeeping import RECEIPT, Bookkeeping
 from airflow_provider_ckpt.connectors.sql.columns import Table
 from airflow_provider_ckpt.connectors.sql.database import Database
-from airflow_provider_ckpt.connectors.sql.fence import locked_epoch, session_mark
+from airflow_provider_ckpt.connectors.sql.fence import locked_epoch
 from airflow_provider_ckpt.connectors.sql.names import split_name
 from airflow_provider_ckpt.connectors.sql.receipt_claim import claim_receipt
 from airflow_provider_ckpt.connectors.sql.sink import NO_RIGHT, SqlSink
@@ -260,20 +258,6 @@ class SqlReplacingSink(SqlSink):
         of_refresh = (table.c.generation == key.generation) & (table.c.partition == key.partition)
         found = connection.execute(bookkeeping.receipts().where(of_refresh)).all()
         return StagedRows.of((to_receipt(tuple(row)) for row in found), key)
-
-    @contextmanager
-    def _marked(self, epoch: int) -> Iterator[Database]:
-        """Yield a new connection to the sink's database, marked so that a newer run that raises the fence can end it.
-
-        :param epoch: epoch of this run
-        """
-        database = Database(self._database.known, "sink")
-        try:
-            with database.session(f"connecting to {self._name}") as connection:
-                database.dialect.mark_session(connection, session_mark(self._context, epoch))
-            yield database
-        finally:
-            database.close()
 
 
 def _count(connection: sa.Connection, table: Table) -> int:

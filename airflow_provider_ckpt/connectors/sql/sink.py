@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.batch_content import StoredDeadLetter
@@ -19,8 +20,9 @@ from airflow_provider_ckpt.connectors.sql.columns import Table
 from airflow_provider_ckpt.connectors.sql.connector import SqlSinkSection
 from airflow_provider_ckpt.connectors.sql.database import Database
 from airflow_provider_ckpt.connectors.sql.dead_letters import read_attempt
-from airflow_provider_ckpt.connectors.sql.fence import fence
+from airflow_provider_ckpt.connectors.sql.fence import fence, session_mark
 from airflow_provider_ckpt.connectors.sql.names import split_name
+from airflow_provider_ckpt.connectors.sql.schema_changes import TargetColumns, read_begun, read_versions
 from airflow_provider_ckpt.connectors.sql.table_clause import table_clause
 from airflow_provider_ckpt.connectors.sql.target_checks import refuse_columns, refuse_target, refuse_untested
 from airflow_provider_ckpt.core.batch_key import BatchKey
@@ -28,11 +30,13 @@ from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ConfigError, SinkError
 from airflow_provider_ckpt.core.receipt import KnownReceipts, Receipt
 from airflow_provider_ckpt.core.replay_content import Replay
+from airflow_provider_ckpt.core.schema_version import SchemaVersion
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from airflow_provider_ckpt.config.pipeline import Pipeline
+    from airflow_provider_ckpt.core.next_schema_version import TargetStep
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +72,7 @@ class SqlSink:
         self._section = SqlSinkSection.of(pipeline)
         self._delivery = pipeline.delivery
         self._pipeline = pipeline.name
+        self._follows = pipeline.schema_ is not None
         self._name = self._section.table
         self._key = self._section.key if self._section.upserts else ()
         self._context = context
@@ -83,6 +88,12 @@ class SqlSink:
         """Raise ConfigError if the server, the target or the user's rights are unsuitable; see :meth:`Sink.check`."""
         dialect = self._database.dialect
         refuse_untested(self._database, self._section, self._delivery, self._pipeline)
+        if self._follows and not dialect.changes_columns:
+            raise ConfigError(
+                f"schema: the columns of {dialect.label} tables cannot be changed in this version.",
+                pipeline=self._pipeline,
+                hint="Leave the section out, and change the target's columns by hand.",
+            )
         self._described = None
         with self._database.session(f"checking {self._name}") as connection:
             table = self._target(connection)
@@ -169,14 +180,20 @@ class SqlSink:
     def fence(self, epoch: int) -> None:
         """Raise the fence, and end sessions of older epochs that block it for over 2 s; see :meth:`Sink.fence`.
 
-        If the fence was raised, store a snapshot of the target with it.
+        Where a change of columns commits by itself, a change that has begun is completed. If the fence was raised, a
+        snapshot of the target is stored with it.
         """
         self.create_bookkeeping()
+        dialect = self._database.dialect
         with self._database.session(f"reading {self._name}") as connection:
-            table, bookkeeping = self._target(connection), self._bookkeeping(connection)
-        if fence(self._database, bookkeeping, epoch, self._name):
+            bookkeeping = self._bookkeeping(connection)
+        raised = fence(self._database, bookkeeping, epoch, self._name)
+        if dialect.changes_columns and not dialect.transactional_ddl:
+            with self._columns(epoch) as columns:
+                columns.finish()
+        if raised:
             with self._database.session(f"taking a snapshot of {self._name}", writes=True) as connection:
-                self._store_snapshot(connection, table, bookkeeping, epoch)
+                self._store_snapshot(connection, self._target(connection), bookkeeping, epoch)
 
     def store_target_snapshot(self, epoch: int) -> None:
         """Store a description of the target's present state (a snapshot); see :class:`SinkWithTargetSnapshot`.
@@ -254,6 +271,24 @@ class SqlSink:
             if name.startswith("files:") and int(name.split(":")[1]) >= first
         ]
 
+    def schema_versions(self) -> Sequence[SchemaVersion]:
+        """Return the schema versions that have a receipt; see :meth:`SinkWithSchemaChanges.schema_versions`."""
+        with self._database.session(f"reading schema versions of {self._name}") as connection:
+            bookkeeping = self._bookkeeping(connection)
+            return [] if bookkeeping.lacks(connection) else read_versions(connection, bookkeeping)
+
+    def apply_schema_version(self, epoch: int, version: SchemaVersion, steps: Sequence[TargetStep]) -> None:
+        """Change the target's columns behind the fence, with the receipt of a schema version.
+
+        See :mod:`~.sql.schema_changes` and :meth:`SinkWithSchemaChanges.apply_schema_version`.
+
+        :param epoch: epoch of the run
+        :param version: the version
+        :param steps: the changes of the target
+        """
+        with self._columns(epoch) as columns:
+            columns.apply(version, steps)
+
     def target_rows(self, *, exact: bool = False) -> int | None:
         """Return the number of rows in the target; None if it has more than 100,000 rows.
 
@@ -320,14 +355,16 @@ class SqlSink:
         if self._section.may_lose_rows:
             return None
         fences = bookkeeping.table(FENCE)
-        snapshot = connection.execute(sa.select(fences.c.target_snapshot).where(bookkeeping.mine(fences))).scalar()
-        return lost_rows.find_loss(connection, table, json.loads(snapshot)) if snapshot else None
+        stored = connection.execute(sa.select(fences.c.target_snapshot).where(bookkeeping.mine(fences))).scalar()
+        if not stored:
+            return None
+        snapshot = json.loads(stored)
+        if any(begun.names & set(snapshot["key"]) for begun in read_begun(connection, bookkeeping)):
+            snapshot["values"] = []  # the name of a column of the key may belong to another column now
+        return lost_rows.find_loss(connection, table, snapshot)
 
     def _store_snapshot(self, connection: sa.Connection, table: Table, bookkeeping: Bookkeeping, epoch: int) -> None:
-        fences = bookkeeping.table(FENCE)
-        snapshot = json.dumps(lost_rows.take_snapshot(connection, table, self._key))
-        of_run = bookkeeping.mine(fences) & (fences.c.epoch == epoch)
-        connection.execute(fences.update().where(of_run).values(target_snapshot=snapshot))
+        lost_rows.store_snapshot(connection, table, self._key, bookkeeping, epoch)
 
     def _store_document(self, name: str, document: Mapping[str, Any]) -> None:
         """Store a JSON document under a name; an earlier document of that name is overwritten.
@@ -354,3 +391,29 @@ class SqlSink:
             table = bookkeeping.table(REPLAY)
             rows = connection.execute(sa.select(table.c.partition, table.c.replay).where(bookkeeping.mine(table))).all()
         return [(name, json.loads(document)) for name, document in rows]
+
+    @contextmanager
+    def _columns(self, epoch: int) -> Iterator[TargetColumns]:
+        """Yield the target's columns, which a session of its own changes; the target is described anew afterwards.
+
+        :param epoch: epoch of the run
+        """
+        try:
+            with self._marked(epoch) as database:
+                yield TargetColumns(database, self._name, self._key, self._context, epoch)
+        finally:
+            self._described = None
+
+    @contextmanager
+    def _marked(self, epoch: int) -> Iterator[Database]:
+        """Yield a new connection to the sink's database, marked so that a newer run that raises the fence can end it.
+
+        :param epoch: epoch of this run
+        """
+        database = Database(self._database.known, "sink")
+        try:
+            with database.session(f"connecting to {self._name}") as connection:
+                database.dialect.mark_session(connection, session_mark(self._context, epoch))
+            yield database
+        finally:
+            database.close()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from airflow_provider_ckpt.connectors.connection import Connection
-from airflow_provider_ckpt.connectors.sql import sqlite_staging
+from airflow_provider_ckpt.connectors.sql import sqlite_columns, sqlite_staging
 from airflow_provider_ckpt.connectors.sql.columns import Column, Kind, Table
 from airflow_provider_ckpt.connectors.sql.database import WRITES
 from airflow_provider_ckpt.connectors.sql.dialect import SqlDialect
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import sqlalchemy as sa
     from sqlalchemy.exc import DBAPIError
+
+    from airflow_provider_ckpt.connectors.sql.column_changes import ColumnChange
 
 _BUSY_MS = 60_000
 """Maximum time in milliseconds for which a transaction waits for another one to end; then it fails."""
@@ -43,6 +45,7 @@ class SqliteDialect(SqlDialect):
     drivername = "sqlite+pysqlite"
     isolation = None
     transactional_ddl = True
+    changes_columns = True
 
     def url(self, connection: Connection) -> sa.URL:
         """Return SQLAlchemy's address of the file: a URI with which a missing file is not created."""
@@ -155,6 +158,30 @@ class SqliteDialect(SqlDialect):
     def fence_lock(self, select: sa.Select[Any]) -> sa.Select[Any]:
         """Return the query of the fence's row unchanged: a transaction that writes has locked the whole file."""
         return select
+
+    def column_for(self, values: Column) -> Column:
+        """Return the column that a table gets for values of a source; decimals of many digits become texts.
+
+        :param values: a description of the values, see :func:`.column_changes.source_values`
+        """
+        return sqlite_columns.column_for(values, _NUMERIC_DIGITS)
+
+    def column_change_problem(self, table: Table, change: ColumnChange) -> tuple[str, str] | None:
+        """Return why a column cannot be changed, and the remedy: SQLite cannot change a type or remove a NOT NULL.
+
+        :param table: the table
+        :param change: the change
+        """
+        return sqlite_columns.column_change_problem(table, change)
+
+    def alter_columns(self, connection: sa.Connection, table: Table, changes: Sequence[ColumnChange]) -> None:
+        """Rename and add columns in the open transaction.
+
+        :param connection: the connection with the transaction
+        :param table: the table
+        :param changes: the changes
+        """
+        sqlite_columns.alter_columns(connection, table, changes)
 
     def insert(self, table: Any, key: Sequence[str]) -> Any:
         """Return the statement that writes one row: an INSERT, with ``ON CONFLICT`` for an upsert.

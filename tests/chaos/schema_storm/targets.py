@@ -1,13 +1,17 @@
-"""The targets of a storm: a table of PostgreSQL, Delta or Iceberg, and what is in it and in its receipts."""
+"""The targets of a storm: a table of a database, Delta or Iceberg, and what is in it and in its receipts."""
 
 from __future__ import annotations
 
+import json
+import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import pyarrow as pa
+import pymysql
 from deltalake import DeltaTable
 
 from airflow_provider_ckpt.config.load import build
@@ -18,6 +22,9 @@ from airflow_provider_ckpt.connectors.iceberg.sink import IcebergSink
 from airflow_provider_ckpt.connectors.postgres.sink import PostgresSink
 from airflow_provider_ckpt.connectors.postgres.type_widening import can_store
 from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
+from airflow_provider_ckpt.connectors.sql.mysql import MySqlDialect
+from airflow_provider_ckpt.connectors.sql.sink import SqlSink
+from airflow_provider_ckpt.connectors.sql.sqlite import SqliteDialect
 from airflow_provider_ckpt.connectors.two_phase.receipts import ReceiptChain
 from airflow_provider_ckpt.connectors.two_phase.type_widening import is_wider
 from tests.services.iceberg import IcebergService
@@ -31,6 +38,9 @@ WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnu
 _RECEIPTS = "SELECT generation, partition, seq, range_start, range_end, at FROM ckpt_sink_receipt"
 _SCHEMA_RECEIPTS = "SELECT replay, at FROM ckpt_sink_replay WHERE left(partition, 7) = 'schema:'"
 
+REPORTS = "reports"
+"""The id of the connection of a sink of the type ``sql``."""
+
 Rows = Mapping[int, Sequence[Mapping[str, str | None]]]
 """Text of each value by column, for each row with an id."""
 
@@ -39,10 +49,12 @@ class Target(ABC):
     """A target whose columns follow those of ``items``.
 
     :param dsn: database of the source
-    :param folder: holds the target, if it is no table of the database
+    :param folder: holds the target, if it is no table of a database
+    :param connections: connections of the sink that the storm provides, by id
     :cvar wider: the types that the target can get, by the narrower type
     :cvar renames: whether the target renames columns; otherwise a renamed column is a new one
     :cvar sink_class: the sink whose changes of columns a worker interrupts
+    :cvar altering: class whose method ``alter_columns`` changes the columns, if a worker can be interrupted there
     """
 
     wider: ClassVar[Mapping[str, str]] = {
@@ -52,9 +64,10 @@ class Target(ABC):
     }
     renames: ClassVar[bool] = True
     sink_class: ClassVar[type]
+    altering: ClassVar[type | None] = None
 
-    def __init__(self, dsn: str, folder: Path) -> None:
-        self.dsn, self.folder = dsn, folder
+    def __init__(self, dsn: str, folder: Path, connections: Mapping[str, Connection]) -> None:
+        self.dsn, self.folder, self.given = dsn, folder, connections
 
     @property
     @abstractmethod
@@ -64,7 +77,7 @@ class Target(ABC):
     @property
     def connections(self) -> Mapping[str, Connection]:
         """Connections of the sink, by id, without that to the source's database."""
-        return {}
+        return self.given
 
     @property
     def document(self) -> dict[str, Any]:
@@ -131,6 +144,102 @@ class PostgresTarget(Target):
 
     def can_store(self, held: str, kind: str) -> bool:
         return can_store(held, kind)
+
+
+class SqlTarget(Target):
+    """A table of a database of the type ``sql``.
+
+    :cvar kinds: the types that store all values of a type of the source
+    """
+
+    sink_class = SqlSink
+    kinds: ClassVar[Mapping[str, Sequence[str]]]
+
+    @property
+    def sink(self) -> Mapping[str, Any]:
+        return {"type": "sql", "connection": REPORTS, "table": "items_target"}
+
+    @abstractmethod
+    def execute(self, statement: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Run a statement; names of the columns of its result, and its rows."""
+
+    def rows(self) -> Rows:
+        found: dict[int, list[Mapping[str, str | None]]] = {}
+        names, rows = self.execute("SELECT * FROM items_target")
+        for row in rows:
+            texts = [None if value is None else str(value).removesuffix(".0") for value in row]
+            found.setdefault(int(row[0]), []).append(dict(zip(names, texts, strict=True)))
+        return found
+
+    def receipts(self, ledger: str) -> tuple[Sequence[tuple[Any, ...]], Sequence[tuple[dict[str, Any], Any]]]:
+        _, batches = self.execute(_RECEIPTS.replace("partition", "`partition`"))  # SQLite knows backticks, too
+        _, versions = self.execute("SELECT replay, at FROM ckpt_sink_replay WHERE `partition` LIKE 'schema:%'")
+        return batches, [(json.loads(replay), at) for replay, at in versions]
+
+    def can_store(self, held: str, kind: str) -> bool:
+        return held in self.kinds[kind]
+
+
+class MariaDbTarget(SqlTarget):
+    """A table of a MariaDB server."""
+
+    altering = MySqlDialect
+    kinds: ClassVar[Mapping[str, Sequence[str]]] = {
+        "integer": ("int(11)", "bigint(20)"),
+        "bigint": ("bigint(20)",),
+        "real": ("float", "double"),
+        "double precision": ("double",),
+        "character varying(8)": ("varchar(8)", "longtext"),
+        "text": ("longtext",),
+    }
+
+    def create(self, columns: str) -> None:
+        self.execute(f"CREATE TABLE items_target ({columns.replace('real', 'float')})")
+
+    def types(self) -> Mapping[str, str]:
+        return {row[0]: row[1] for row in self.execute("SHOW COLUMNS FROM items_target")[1]}
+
+    def execute(self, statement: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+        known = self.given[REPORTS]
+        with (
+            closing(
+                pymysql.connect(
+                    host=known.host, port=known.port, user=known.login, password=known.password,
+                    database=known.schema, autocommit=True,
+                )
+            ) as opened,
+            opened.cursor() as cursor,
+        ):  # fmt: skip
+            cursor.execute(statement)
+            return [column[0] for column in cursor.description or ()], list(cursor.fetchall())
+
+
+class SqliteTarget(SqlTarget):
+    """A table of a SQLite file, whose columns of texts have no length, and none of which has NOT NULL."""
+
+    altering = SqliteDialect
+    kinds: ClassVar[Mapping[str, Sequence[str]]] = {
+        **dict.fromkeys(("integer", "bigint"), ("int", "INTEGER")),
+        **dict.fromkeys(("real", "double precision"), ("real", "REAL")),
+        **dict.fromkeys(("character varying(8)", "text"), ("TEXT",)),
+    }
+
+    @property
+    def connections(self) -> Mapping[str, Connection]:
+        return {REPORTS: Connection(REPORTS, "sqlite", host=str(self.folder / "reports.sqlite"))}
+
+    def create(self, columns: str) -> None:
+        suited = columns.replace("varchar(8)", "TEXT").replace(" NOT NULL", "")
+        self.execute("PRAGMA journal_mode = WAL")
+        self.execute(f"CREATE TABLE items_target ({suited})")
+
+    def types(self) -> Mapping[str, str]:
+        return {row[1]: row[2] for row in self.execute("PRAGMA table_info(items_target)")[1]}
+
+    def execute(self, statement: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+        with closing(sqlite3.connect(self.folder / "reports.sqlite", isolation_level=None)) as opened:
+            cursor = opened.execute(statement)
+            return [column[0] for column in cursor.description or ()], cursor.fetchall()
 
 
 class LakeTarget(Target):
@@ -225,5 +334,11 @@ class IcebergTarget(LakeTarget):
         return table.scan().to_arrow()
 
 
-TARGETS: Mapping[str, type[Target]] = {"postgres": PostgresTarget, "delta": DeltaTarget, "iceberg": IcebergTarget}
-"""The targets, by type of the sink."""
+TARGETS: Mapping[str, type[Target]] = {
+    "postgres": PostgresTarget,
+    "delta": DeltaTarget,
+    "iceberg": IcebergTarget,
+    "mysql": MariaDbTarget,
+    "sqlite": SqliteTarget,
+}
+"""The targets, by the name that the command line gives them."""

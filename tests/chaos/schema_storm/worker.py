@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,10 @@ import pyarrow as pa
 import pyiceberg.catalog.sql  # noqa: F401
 
 from airflow_provider_ckpt.config.load import build
+from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.postgres.source import PostgresSource
 from airflow_provider_ckpt.connectors.source_protocol import POSITION, RecordShape
+from airflow_provider_ckpt.connectors.sql.schema_changes import TargetColumns
 from airflow_provider_ckpt.core import schema_change
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.errors import CkptError
@@ -45,6 +47,8 @@ class Death(StrEnum):
     AFTER_VERSION = "after a version is in the ledger"
     BEFORE_WAVE = "before a wave"
     AFTER_WAVE = "after a wave"
+    BEFORE_ALTER = "before the statement that changes the columns"
+    AFTER_ALTER = "after the statement that changes the columns"
 
 
 class Defect(StrEnum):
@@ -53,6 +57,7 @@ class Defect(StrEnum):
     BARRIER = "a new column does not wait for planned batches"
     CATALOG = "planned batches are read with the columns that the source has now"
     RECEIPT = "a version is recorded without its receipt"
+    BEGUN = "a change that has begun is not completed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,7 @@ class Orders:
     :param log: file to which an error is written
     :param death: when it dies
     :param defect: rule that is broken
+    :param connections: connections of the sink, by id
     """
 
     dsn: str
@@ -75,6 +81,7 @@ class Orders:
     log: Path
     death: Death = Death.NEVER
     defect: Defect | None = None
+    connections: Mapping[str, Connection] = field(default_factory=dict)
 
 
 class LaneEngine:
@@ -142,8 +149,10 @@ def die_at(death: Death, moment: Death) -> None:
 
 def work(orders: Orders) -> None:
     """Run the pipeline once; an error goes to the log, and makes the exit status 1."""
-    target = TARGETS[orders.target](orders.dsn, orders.folder)
+    target = TARGETS[orders.target](orders.dsn, orders.folder, orders.connections)
     _arm(target.sink_class, orders.death)
+    if target.altering is not None:
+        _arm_statement(target.altering, orders.death)
     if orders.defect is not None:
         _break(target.sink_class, orders.defect)
     with Ledger.open(orders.ledger) as ledger:
@@ -175,6 +184,18 @@ def _arm(sink: Any, death: Death) -> None:
     _replace(Ledger, "record_schema_version", recording)
 
 
+def _arm_statement(dialect: Any, death: Death) -> None:
+    """Make this process die before or after the statement that changes columns."""
+    alter = dialect.alter_columns
+
+    def altering(*args: Any) -> None:
+        die_at(death, Death.BEFORE_ALTER)
+        alter(*args)
+        die_at(death, Death.AFTER_ALTER)
+
+    _replace(dialect, "alter_columns", altering)
+
+
 def _break(sink: Any, defect: Defect) -> None:
     """Break a rule in this process."""
     match defect:
@@ -191,6 +212,8 @@ def _break(sink: Any, defect: Defect) -> None:
             _replace(PostgresSource, "version_shape", current)
         case Defect.RECEIPT:
             _replace(sink, "apply_schema_version", lambda *_: None)
+        case Defect.BEGUN:
+            _replace(TargetColumns, "finish", lambda _: None)
 
 
 def _replace(owner: Any, name: str, function: Callable[..., Any]) -> None:

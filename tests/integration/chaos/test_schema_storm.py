@@ -8,6 +8,7 @@ import pytest
 
 from tests.chaos.schema_storm.storm import storm
 from tests.chaos.schema_storm.worker import Death, Defect
+from tests.services.mariadb import MariaDbServer
 from tests.services.postgres import PostgresServer
 
 
@@ -25,6 +26,20 @@ def test_the_target_equals_the_model_of_row_and_version_whatever_is_killed(
 @pytest.mark.parametrize("sink", ["delta", "iceberg"])
 def test_a_table_of_a_lake_equals_the_model_too(postgres_server: PostgresServer, tmp_path: Path, sink: str) -> None:
     summary = storm(postgres_server, tmp_path, rounds=10, seed=1, sink=sink)
+
+    assert summary["faults"] == []
+    assert summary["errors"] == []
+    assert summary["kills"] > 2
+    assert summary["versions"] > 2
+
+
+@pytest.mark.parametrize("sink", ["mysql", "sqlite"])
+def test_a_table_of_an_sql_database_equals_the_model_too(
+    postgres_server: PostgresServer, mariadb_server: MariaDbServer, tmp_path: Path, sink: str
+) -> None:
+    mariadb = mariadb_server if sink == "mysql" else None
+
+    summary = storm(postgres_server, tmp_path, rounds=14, seed=1, sink=sink, mariadb=mariadb)
 
     assert summary["faults"] == []
     assert summary["errors"] == []

@@ -69,6 +69,12 @@ def test_what_has_no_effect_is_refused(changes: dict[str, Any], message: str) ->
         build(document)
 
 
+def test_a_sink_of_type_sql_supports_it() -> None:
+    sink = {"type": "sql", "connection": "reports", "table": "orders"}
+
+    assert build({**orders_pipeline(), "sink": sink, "schema": {"new_column": "evolve"}}).schema_ is not None
+
+
 @pytest.mark.parametrize(
     ("transform", "used"),
     [
