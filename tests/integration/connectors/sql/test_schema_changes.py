@@ -67,10 +67,14 @@ class Changing:
         """The function that changes the columns."""
         return ALTER["mariadb" if isinstance(self.database, MariaDb) else "sqlite"]
 
-    def run(self, epoch: int = 1, **kept: Any) -> Run:
+    def opened(self, epoch: int) -> Run:
+        """A run that has not raised the fence yet."""
+        self.runs.append(Run(self.harness, epoch))
+        return self.runs[-1]
+
+    def run(self, epoch: int = 1) -> Run:
         """A run that has raised the fence."""
-        self.runs.append(Run(self.harness, epoch, **kept))
-        return self.runs[-1].take_over()
+        return self.opened(epoch).take_over()
 
     def columns(self) -> dict[str, tuple[str, bool]]:
         """Type of each column, and whether it may be null, by name, in the table's order."""
@@ -580,7 +584,8 @@ class TestFence:
             [(session,)] = server.execute("mysql", waiting.replace("count(*)", "id"))
             timer = threading.Timer(4, reader.rollback)
             timer.start()
-            new = on_mariadb.run(2)
+            new = on_mariadb.opened(2)
+            new.sink.fence(2)  # without the check before it, which would wait for the statement
             changer.join()
             timer.join()
 
