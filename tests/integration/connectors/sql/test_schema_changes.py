@@ -346,7 +346,7 @@ class TestWiderType:
         run = on_mariadb.run()
         columns = on_mariadb.columns()
 
-        with pytest.raises(ConfigError, match="column a of target .* without loss") as refusal:
+        with pytest.raises(ConfigError, match=r"column a of target .* without loss") as refusal:
             apply(run, version(1), [NOTE, step])
 
         assert refusal.value.hint is not None
@@ -508,7 +508,7 @@ class TestOnce:
         on_mariadb.killed(on_mariadb.run(), on_mariadb.alter, [rename("a", "b")])
         on_mariadb.database.execute("ALTER TABLE target RENAME COLUMN a TO c")
 
-        with pytest.raises(ConfigError, match="a, b of target .* neither as they were before .* schema version 2"):
+        with pytest.raises(ConfigError, match=r"a, b of target .* neither as they were before .* schema version 2"):
             on_mariadb.run(2)
 
         on_mariadb.database.execute("ALTER TABLE target RENAME COLUMN c TO b")
