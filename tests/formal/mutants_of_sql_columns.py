@@ -180,8 +180,7 @@ OF_SQL_COLUMNS: Sequence[Mutant] = (
         "column_change_problem",
         "change.changes_type or change.allows_null",
         "False",
-        test=f"{_TESTS}::TestWiderType"
-        "::test_sqlite_refuses_what_it_cannot_change_with_the_column_and_the_remedy",
+        test=f"{_TESTS}::TestWiderType::test_sqlite_refuses_what_it_cannot_change_with_the_column_and_the_remedy",
     ),
     Mutant(
         "sqlite columns: a new column takes the place of a renamed one",

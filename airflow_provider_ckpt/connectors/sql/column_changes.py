@@ -222,9 +222,7 @@ def _rename(now: dict[str, ColumnChange], step: TargetStep, table: Table, pipeli
     now[new] = replace(change, after=replace(change.after, name=new))
 
 
-def _store(
-    now: dict[str, ColumnChange], step: TargetStep, table: Table, dialect: SqlDialect, pipeline: str
-) -> None:
+def _store(now: dict[str, ColumnChange], step: TargetStep, table: Table, dialect: SqlDialect, pipeline: str) -> None:
     """Add a column for the values of a source's type, or give it a type that stores them, unless it does already.
 
     :param now: the changes up to here, by the columns' names after them; it is changed

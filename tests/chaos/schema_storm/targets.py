@@ -219,8 +219,8 @@ class SqliteTarget(SqlTarget):
 
     altering = SqliteDialect
     kinds: ClassVar[Mapping[str, Sequence[str]]] = {
-        **dict.fromkeys(("integer", "bigint"), ("int", "INTEGER")),
-        **dict.fromkeys(("real", "double precision"), ("real", "REAL")),
+        **dict.fromkeys(("integer", "bigint"), ("INT", "INTEGER")),
+        **dict.fromkeys(("real", "double precision"), ("REAL",)),
         **dict.fromkeys(("character varying(8)", "text"), ("TEXT",)),
     }
 
@@ -234,7 +234,7 @@ class SqliteTarget(SqlTarget):
         self.execute(f"CREATE TABLE items_target ({suited})")
 
     def types(self) -> Mapping[str, str]:
-        return {row[1]: row[2] for row in self.execute("PRAGMA table_info(items_target)")[1]}
+        return {row[1]: row[2].upper() for row in self.execute("PRAGMA table_info(items_target)")[1]}
 
     def execute(self, statement: str) -> tuple[list[str], list[tuple[Any, ...]]]:
         with closing(sqlite3.connect(self.folder / "reports.sqlite", isolation_level=None)) as opened:

@@ -22,6 +22,7 @@ from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, FencedError, SinkError
 from airflow_provider_ckpt.core.next_schema_version import StepKind, TargetStep
 from airflow_provider_ckpt.core.schema_version import SchemaVersion, VersionColumn
+from airflow_provider_ckpt.core.wave_messages import Outcome
 from airflow_provider_ckpt.testing.sink_harness import Run, content, task
 from tests.integration.connectors.interruptions import Killed, Step, after, before, kill, once
 from tests.integration.connectors.sql.sql_support import Database, MariaDb, Sqlite, pipeline
@@ -113,6 +114,12 @@ class Changing:
             run.__exit__()
 
 
+class OnMariaDb(Changing):
+    """Runs of a pipeline whose target is a table of MariaDB."""
+
+    database: MariaDb
+
+
 def apply(run: Run, schema: SchemaVersion, steps: list[TargetStep]) -> None:
     """Apply a schema version."""
     assert isinstance(run.sink, SqlSink)
@@ -143,7 +150,7 @@ def changing(database: Database, monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.fixture
 def on_mariadb(mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Runs on MariaDB."""
-    found = Changing(mariadb, monkeypatch)
+    found = OnMariaDb(mariadb, monkeypatch)
     yield found
     found.close()
 
@@ -167,6 +174,7 @@ class TestNewColumn:
         outcome = writer.deliver(task(1), noted(1))
         writer.close()
 
+        assert isinstance(outcome, Outcome)
         assert outcome.outcome is AttemptOutcome.DELIVERED
         rows = changing.database.execute("SELECT note, count(*) FROM target GROUP BY note ORDER BY note")
         assert rows == [(None, 10), ("n", 10)]
@@ -228,7 +236,7 @@ class TestNewColumn:
 
         assert (list(changing.columns()), numbers(run), changing.begun()) == (["id", "Note"], [], [])
 
-    def test_a_table_of_another_character_set_gets_a_column_that_takes_every_text(self, on_mariadb: Changing) -> None:
+    def test_a_table_of_another_character_set_gets_a_column_that_takes_every_text(self, on_mariadb: OnMariaDb) -> None:
         on_mariadb.database.execute("ALTER TABLE target CHARACTER SET latin1")
         run = on_mariadb.run()
 
@@ -287,7 +295,7 @@ class TestWiderType:
         ],
     )
     def test_mariadb_gets_it_without_loss(
-        self, on_mariadb: Changing, column: str, step: TargetStep, became: str
+        self, on_mariadb: OnMariaDb, column: str, step: TargetStep, became: str
     ) -> None:
         values = {"varchar(4)": "'text'", "text": "'text'", "date": "'2024-01-01'", "datetime(3)": "'2024-01-01'"}
         value = values.get(column, "12")
@@ -318,7 +326,7 @@ class TestWiderType:
         ],
     )
     def test_a_column_that_stores_all_values_is_left_as_it_is(
-        self, on_mariadb: Changing, column: str, step: TargetStep
+        self, on_mariadb: OnMariaDb, column: str, step: TargetStep
     ) -> None:
         on_mariadb.database.execute(f"ALTER TABLE target ADD a {column}")
         run, made = on_mariadb.run(), on_mariadb.counted()
@@ -340,7 +348,7 @@ class TestWiderType:
         ],
     )
     def test_a_type_that_would_lose_values_is_refused_with_the_column_and_the_remedy(
-        self, on_mariadb: Changing, column: str, step: TargetStep, wanted: str
+        self, on_mariadb: OnMariaDb, column: str, step: TargetStep, wanted: str
     ) -> None:
         on_mariadb.database.execute(f"ALTER TABLE target ADD a {column}")
         run = on_mariadb.run()
@@ -353,7 +361,7 @@ class TestWiderType:
         assert wanted.replace("\\", "") in refusal.value.hint
         assert (on_mariadb.columns(), numbers(run), on_mariadb.begun()) == (columns, [], [])
 
-    def test_mariadb_keeps_the_rest_of_the_definition(self, on_mariadb: Changing) -> None:
+    def test_mariadb_keeps_the_rest_of_the_definition(self, on_mariadb: OnMariaDb) -> None:
         on_mariadb.database.execute(
             "ALTER TABLE target ADD a varchar(4) CHARACTER SET latin1 COLLATE latin1_bin NOT NULL DEFAULT 'x'"
             " COMMENT 'it''s 100% `a`' CHECK (a <> 'y')",
@@ -418,7 +426,7 @@ class TestWiderType:
 
 
 class TestDroppedNotNull:
-    def test_mariadb_drops_it(self, on_mariadb: Changing) -> None:
+    def test_mariadb_drops_it(self, on_mariadb: OnMariaDb) -> None:
         on_mariadb.database.execute("ALTER TABLE target ADD a int NOT NULL", "ALTER TABLE target ADD b int")
         run = on_mariadb.run()
 
@@ -456,7 +464,7 @@ class TestOnce:
 
     @pytest.mark.parametrize("done", [False, True])
     def test_a_change_whose_process_was_killed_at_the_receipt_is_completed(
-        self, on_mariadb: Changing, done: bool
+        self, on_mariadb: OnMariaDb, done: bool
     ) -> None:
         on_mariadb.database.execute("ALTER TABLE target ADD a int")
         steps = [rename("a", "b"), TargetStep(StepKind.ADD, "a", "integer", "int")]
@@ -470,7 +478,7 @@ class TestOnce:
         assert len(made) == 1
 
     def test_an_answer_that_is_lost_after_the_statement_leaves_the_change_to_the_next_run(
-        self, on_mariadb: Changing
+        self, on_mariadb: OnMariaDb
     ) -> None:
         run, made = on_mariadb.run(), on_mariadb.counted()
         alter, lock = on_mariadb.alter, f"ckpt:{owner_digest(run.context)}:columns"
@@ -489,7 +497,7 @@ class TestOnce:
         second = on_mariadb.run(2)
         assert (numbers(second), on_mariadb.begun(), len(made)) == ([2], [], 1)
 
-    def test_a_statement_that_the_server_refuses_has_not_begun(self, on_mariadb: Changing) -> None:
+    def test_a_statement_that_the_server_refuses_has_not_begun(self, on_mariadb: OnMariaDb) -> None:
         on_mariadb.monkeypatch.setattr(mysql_columns, "LOCK_WAIT", 1)
         run = on_mariadb.run()
         with on_mariadb.database.server.open(on_mariadb.database.name) as reader, reader.cursor() as cursor:
@@ -503,7 +511,7 @@ class TestOnce:
         apply(run, version(2), [NOTE])
         assert numbers(run) == [2]
 
-    def test_columns_that_others_changed_while_a_change_had_no_receipt_are_reported(self, on_mariadb: Changing) -> None:
+    def test_columns_that_others_changed_while_a_change_had_no_receipt_are_reported(self, on_mariadb: OnMariaDb) -> None:
         on_mariadb.database.execute("ALTER TABLE target ADD a int")
         on_mariadb.killed(on_mariadb.run(), on_mariadb.alter, [rename("a", "b")])
         on_mariadb.database.execute("ALTER TABLE target RENAME COLUMN a TO c")
@@ -514,7 +522,7 @@ class TestOnce:
         on_mariadb.database.execute("ALTER TABLE target RENAME COLUMN c TO b")
         assert numbers(on_mariadb.run(3)) == [2]
 
-    def test_no_change_begins_beside_one_without_a_receipt(self, on_mariadb: Changing) -> None:
+    def test_no_change_begins_beside_one_without_a_receipt(self, on_mariadb: OnMariaDb) -> None:
         run = on_mariadb.run()
         on_mariadb.killed(run, on_mariadb.alter, [NOTE])
 
@@ -525,7 +533,7 @@ class TestOnce:
         assert list(on_mariadb.columns()) == ["id"]
 
     @pytest.mark.parametrize("dies", [False, True])
-    def test_a_renamed_key_is_no_sign_of_lost_rows(self, on_mariadb: Changing, dies: bool) -> None:
+    def test_a_renamed_key_is_no_sign_of_lost_rows(self, on_mariadb: OnMariaDb, dies: bool) -> None:
         on_mariadb.database.execute("ALTER TABLE target ADD a int NOT NULL UNIQUE", "INSERT INTO target VALUES (1, 7)")
         steps = [rename("a", "b"), TargetStep(StepKind.ADD, "a", "integer", "int")]
         first = on_mariadb.run()
@@ -551,7 +559,7 @@ class TestFence:
 
         assert (list(changing.columns()), numbers(new), changing.begun()) == (["id"], [], [])
 
-    def test_a_run_that_gets_stale_before_its_statement_does_not_execute_it(self, on_mariadb: Changing) -> None:
+    def test_a_run_that_gets_stale_before_its_statement_does_not_execute_it(self, on_mariadb: OnMariaDb) -> None:
         stale = on_mariadb.run()
         taken = once(lambda: on_mariadb.run(2))
         on_mariadb.monkeypatch.setattr(*on_mariadb.alter, before(on_mariadb.alter.real, taken))
@@ -563,7 +571,7 @@ class TestFence:
         assert len(made) == 1, "only the new run has made the change"
         assert (list(on_mariadb.columns()), numbers(on_mariadb.runs[-1])) == (["id", "note"], [2])
 
-    def test_a_statement_that_the_server_still_executes_is_ended_by_a_new_run(self, on_mariadb: Changing) -> None:
+    def test_a_statement_that_the_server_still_executes_is_ended_by_a_new_run(self, on_mariadb: OnMariaDb) -> None:
         stale = on_mariadb.run()
         server = on_mariadb.database.server
         errors: list[CkptError] = []
@@ -594,7 +602,7 @@ class TestFence:
         assert server.execute("mysql", alive) == [(0,)]
         assert (list(on_mariadb.columns()), numbers(new)) == (["id", "note", "old"], [2])
 
-    def test_a_run_waits_for_a_session_of_another_user_and_then_says_so(self, on_mariadb: Changing) -> None:
+    def test_a_run_waits_for_a_session_of_another_user_and_then_says_so(self, on_mariadb: OnMariaDb) -> None:
         on_mariadb.monkeypatch.setattr("airflow_provider_ckpt.connectors.sql.schema_changes._LOCK_SECONDS", 1.0)
         on_mariadb.monkeypatch.setattr(MySqlDialect, "end_column_change", lambda *_: None)
         first = on_mariadb.run()
@@ -613,7 +621,7 @@ class TestFence:
         assert refused[0].recoverable
         assert numbers(on_mariadb.run(3)) == [2]
 
-    def test_a_receipt_of_a_stale_epoch_is_left_to_the_new_run(self, on_mariadb: Changing) -> None:
+    def test_a_receipt_of_a_stale_epoch_is_left_to_the_new_run(self, on_mariadb: OnMariaDb) -> None:
         first = on_mariadb.run()
         fenced = "UPDATE ckpt_sink_fence SET epoch = 2"
         alter = on_mariadb.alter
@@ -627,7 +635,7 @@ class TestFence:
 
 
 class TestRefusals:
-    def test_a_user_that_may_not_alter_the_target_is_told_what_it_needs(self, on_mariadb: Changing) -> None:
+    def test_a_user_that_may_not_alter_the_target_is_told_what_it_needs(self, on_mariadb: OnMariaDb) -> None:
         database = on_mariadb.database
         on_mariadb.run()
         database.execute(
