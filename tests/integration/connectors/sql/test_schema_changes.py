@@ -511,7 +511,9 @@ class TestOnce:
         apply(run, version(2), [NOTE])
         assert numbers(run) == [2]
 
-    def test_columns_that_others_changed_while_a_change_had_no_receipt_are_reported(self, on_mariadb: OnMariaDb) -> None:
+    def test_columns_that_others_changed_while_a_change_had_no_receipt_are_reported(
+        self, on_mariadb: OnMariaDb
+    ) -> None:
         on_mariadb.database.execute("ALTER TABLE target ADD a int")
         on_mariadb.killed(on_mariadb.run(), on_mariadb.alter, [rename("a", "b")])
         on_mariadb.database.execute("ALTER TABLE target RENAME COLUMN a TO c")
