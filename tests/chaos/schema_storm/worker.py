@@ -18,7 +18,6 @@ from airflow_provider_ckpt.config.load import build
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.postgres.source import PostgresSource
 from airflow_provider_ckpt.connectors.source_protocol import POSITION, RecordShape
-from airflow_provider_ckpt.connectors.sql.schema_changes import TargetColumns
 from airflow_provider_ckpt.core import schema_change
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.errors import CkptError
@@ -57,7 +56,6 @@ class Defect(StrEnum):
     BARRIER = "a new column does not wait for planned batches"
     CATALOG = "planned batches are read with the columns that the source has now"
     RECEIPT = "a version is recorded without its receipt"
-    BEGUN = "a change that has begun is not completed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,8 +210,6 @@ def _break(sink: Any, defect: Defect) -> None:
             _replace(PostgresSource, "version_shape", current)
         case Defect.RECEIPT:
             _replace(sink, "apply_schema_version", lambda *_: None)
-        case Defect.BEGUN:
-            _replace(TargetColumns, "finish", lambda _: None)
 
 
 def _replace(owner: Any, name: str, function: Callable[..., Any]) -> None:
