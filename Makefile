@@ -73,7 +73,7 @@ test-airflow: setup postgres java browser ## What a person does in Airflow, deat
 	@$(PYTEST) tests/system/airflow --durations 0
 
 test-page: setup postgres java browser ## The page Replication: its API's guard, its stories in a real browser, both auth managers
-	@AUTH_MANAGERS="simple fab" $(PYTEST) tests/system/page --durations 0
+	@AUTH_MANAGERS="simple fab" $(PYTEST) tests/system/page tests/system/airflow/test_page_stories.py --durations 0
 
 screenshots: setup postgres java browser ## Take the documentation's pictures of Airflow's pages anew, into docs/img
 	@SCREENSHOTS=$(CURDIR)/docs/img $(PYTEST) tests/system/airflow/test_dag_run_page.py tests/system/airflow/test_recovery_page.py tests/system/page/test_browser.py

@@ -21,7 +21,7 @@ from tests.services.postgres import PostgresServer, sqlalchemy_url
 from tests.services.statsd import StatsdServer
 from tests.services.warm_airflow import airflow_in
 from tests.services.warm_spark import WarmSpark
-from tests.system.airflow import many_tables
+from tests.system.airflow import many_tables, shop
 from tests.system.airflow.deployment import Declared, Deployment, Kind
 from tests.system.airflow.ledgers import NamedLedgers, named_ledgers
 
@@ -172,5 +172,6 @@ def deployment(
     made = Deployment(airflow, data, dags, store=store, ledger_dsn=ledger, metadata=metadata)
     made.declare(PIPELINES)
     many_tables.declare(dags, store)
+    shop.declare(made)
     with airflow_in(programs, airflow.env), warm, airflow:
         yield made

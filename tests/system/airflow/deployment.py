@@ -46,14 +46,14 @@ _AT_ONCE = 3
 """Lanes of the standing driver: one that waits at a gate does not hold up the runs of other tests."""
 
 _GATE = """
-CREATE FUNCTION gate() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION gate() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock_shared(hashtext(TG_TABLE_NAME));
     RETURN NULL;
 END $$
 """
 _BUSY = """
-CREATE FUNCTION busy() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION busy() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'come back later' USING ERRCODE = '40001';
 END $$

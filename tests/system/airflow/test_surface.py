@@ -24,7 +24,7 @@ run: {{conf: {{spark.master: "local[3]"}}}}
 """
 _COPY = "select: {id: id}"
 _PIPELINES = {
-    "orders": (_COPY, ""),
+    "mixed": (_COPY, ""),
     "empty": (_COPY, ""),
     "own": ("python: task, returns: 'id int, double bigint'", ""),
     "watched": (_COPY, "dag: {work: {at_least: 20, check_every: 1s}, shape: task_group}"),
@@ -55,7 +55,7 @@ with DAG("fleet", schedule=None):
     def after():
         return {"it": "ran"}
 
-    each.expand(pipeline=["pipelines/empty.yaml", "pipelines/orders.yaml"]) >> after()
+    each.expand(pipeline=["pipelines/empty.yaml", "pipelines/mixed.yaml"]) >> after()
 
 with DAG("own", schedule=None):
 
@@ -178,7 +178,7 @@ def surface(deployment: Deployment, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def test_each_member_of_an_expanded_group_goes_its_own_way(surface: Surface) -> None:
-    surface.bring("orders", range(5), damaged=1)
+    surface.bring("mixed", range(5), damaged=1)
 
     run_id = surface.deployment.run("fleet")
 
@@ -198,15 +198,15 @@ def test_each_member_of_an_expanded_group_goes_its_own_way(surface: Surface) -> 
     assert surface.airflow.xcom("fleet", run_id, "after") == {"it": "ran"}
     path = f"/dags/fleet/dagRuns/{quote(run_id)}/taskInstances/each.run.summary/xcomEntries/return_value"
     handed = [surface.airflow.api("GET", f"{path}?map_index={index}&deserialize=true")["value"] for index in (0, 1)]
-    assert [item["pipeline"] for item in handed] == ["empty", "orders"]
+    assert [item["pipeline"] for item in handed] == ["empty", "mixed"]
     assert [item["records"]["read"] for item in handed] == [0, 6]
     plans = surface.instances(run_id, "plan")
-    assert [plan["rendered_map_index"] for plan in plans] == ["empty", "orders"]
+    assert [plan["rendered_map_index"] for plan in plans] == ["empty", "mixed"]
     shown = [plan["rendered_fields"]["declaration"]["document"]["name"] for plan in plans]
-    assert shown == ["empty", "orders"]
-    assert [line["id"] for line in surface.written("orders")] == [0, 1, 2, 3, 4]
+    assert shown == ["empty", "mixed"]
+    assert [line["id"] for line in surface.written("mixed")] == [0, 1, 2, 3, 4]
     with surface.deployment.ledger() as ledger:
-        assert not any(ledger.status(name)["lease"]["held"] for name in ("empty", "orders"))
+        assert not any(ledger.status(name)["lease"]["held"] for name in ("empty", "mixed"))
 
 
 def test_a_function_of_the_dag_file_transforms_and_a_follower_hears_of_it_once(surface: Surface) -> None:

@@ -1,7 +1,7 @@
 """A night on the page, in a real browser with real runs: a blocked pipeline, changed columns, a refresh, a lost ledger.
 
 The tests tell one story and build on each other. ``AUTH_MANAGERS`` names the auth managers under which it is told, in
-``make test-page`` both.
+``make test-page`` both: under the simple one in the Airflow that all tests share, under FAB's in one of its own.
 """
 
 from __future__ import annotations
@@ -17,106 +17,63 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_provider_ckpt.connectors.postgres.receipts import FENCE
 from airflow_provider_ckpt.core.task_lease_owner import of_task
 from tests.services.airflow import AirflowServices
-from tests.services.browser import page_of
+from tests.services.browser import Browser
 from tests.services.postgres import PostgresServer, sqlalchemy_url
 from tests.services.tables import execute
 from tests.services.warm_spark import WarmSpark
-from tests.system.airflow.deployment import PATIENCE, Declared, Deployment, Kind
+from tests.system.airflow import shop as pipelines
+from tests.system.airflow.deployment import PATIENCE, Deployment
 from tests.system.page.console import watch
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
 
 USERS = {"ada": "admin", "oscar": "user"}
-_SHOP = Path(__file__).parents[1] / "airflow"
 _WAIT_MS = 120_000
-_PRICES = """
-name: prices
-source: {type: postgres, connection: store, table: list, cursor: id}
-sink: {type: postgres, connection: store, table: prices}
-schema: {new_column: freeze}
-recovery: {settle_lag: 0s}
-"""
-_COUNTRIES = """
-name: countries
-source: {type: postgres, connection: store, table: land, mode: full}
-sink: {type: postgres, connection: store, table: countries, mode: replace}
-"""
-_PASSES = """
-CREATE FUNCTION passes() RETURNS boolean LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM pg_advisory_xact_lock_shared(hashtext('countries'));
-    RETURN true;
-END $$
-"""
-"""The gate of ``countries`` as a constraint, which its staging tables have as well."""
 
 
 @pytest.fixture(scope="module", params=os.environ.get("AUTH_MANAGERS", "simple").split())
-def shop(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresServer
-) -> Iterator[Deployment]:
-    """An Airflow whose pipeline ``orders`` has dead letters, and a batch that is held because the target was busy.
+def shop(request: pytest.FixtureRequest, postgres_server: PostgresServer) -> Deployment:
+    """An Airflow in which the pipelines of the story have run; see :func:`tests.system.airflow.shop.prepare`."""
+    name = "fab_deployment" if request.param == "fab" else "deployment"
+    found: Deployment = request.getfixturevalue(name)
+    pipelines.prepare(found, lost=postgres_server.new_database())
+    return found
 
-    The source of ``prices`` has a column that its target lacks, and the target of ``stock`` has rows of a lost ledger.
-    ``countries`` has not run.
-    """
+
+@pytest.fixture(scope="module")
+def fab_deployment(tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresServer) -> Iterator[Deployment]:
+    """An Airflow whose users FAB's auth manager knows, with the pipelines of the story alone."""
     home, dags, data = (tmp_path_factory.mktemp(name) for name in ("home", "dags", "data"))
     (home / "plugins").mkdir()
-    shutil.copy(_SHOP / "preloaded.py", home / "plugins")
+    here = Path(__file__).parent
+    shutil.copy(here / "preloaded.py", home / "plugins")
     for file in ("replication.py", "recovery.py"):
-        shutil.copy(_SHOP / file, dags)
+        shutil.copy(here / file, dags)
     metadata, ledger, store = (postgres_server.new_database() for _ in range(3))
     warm = WarmSpark(tmp_path_factory.mktemp("runtime"))
     env = {"AIRFLOW_CONN_STORE": store, "AIRFLOW__CKPT__SQL_ALCHEMY_CONN": sqlalchemy_url(ledger), **warm.environment}
-    airflow = AirflowServices(
-        home, dags, env, metadata=sqlalchemy_url(metadata), users=USERS, fab=request.param == "fab"
-    )
+    airflow = AirflowServices(home, dags, env, metadata=sqlalchemy_url(metadata), users=USERS, fab=True)
     shop = Deployment(airflow, data, dags, store=store, ledger_dsn=ledger, metadata=metadata)
-    shop.declare([Declared("orders", Kind.SINGLE), Declared("stock", Kind.SINGLE)])
-    (dags / Kind.SINGLE / "prices.yaml").write_text(_PRICES)
-    (dags / Kind.SINGLE / "countries.yaml").write_text(_COUNTRIES)
-    execute(
-        store,
-        "ALTER TABLE orders ADD CONSTRAINT small CHECK (id < 1000)",
-        "CREATE TABLE list (id int PRIMARY KEY, price int)",
-        "INSERT INTO list VALUES (1, 10)",
-        "CREATE TABLE prices (id int, price int)",
-        "CREATE TABLE land (id int)",
-        "INSERT INTO land SELECT generate_series(1, 100)",
-        _PASSES,
-        "CREATE TABLE countries (id int CHECK (passes()))",
-    )
+    pipelines.declare(shop)
     with warm, airflow:
-        if request.param == "fab":
-            airflow.cli("roles", "add-perms", "User", "--action", "can_read", "--resource", "Plugins")
-        shop.write("orders", range(990, 1003))
-        shop.run("orders")
-        shop.write("orders", range(80))
-        shop.refuse("orders", whether=True)
-        assert airflow.wait("orders", shop.begin("orders"), PATIENCE) == "failed"
-        for name in ("prices", "stock"):
-            shop.run(name)
-        execute(
-            store,
-            "ALTER TABLE list ADD currency text DEFAULT 'EUR'",
-            "INSERT INTO list VALUES (2, 20, 'USD')",
-            f"DELETE FROM {FENCE} WHERE pipeline = 'stock'",  # as in a copy of the target that a lost ledger wrote to
-        )
-        shop.write("stock", range(3))
-        lost = {"AIRFLOW__CKPT__SQL_ALCHEMY_CONN": sqlalchemy_url(postgres_server.new_database())}
-        for command in (["db", "migrate"], ["run", str(shop.declarations["stock"])]):
-            airflow.cli("ckpt", *command, env=lost)
+        airflow.cli("roles", "add-perms", "User", "--action", "can_read", "--resource", "Plugins")
         yield shop
 
 
+@pytest.fixture(scope="module")
+def browser(shop: Deployment) -> Iterator[Browser]:
+    """The browser of all tests; each opens pages of its own."""
+    with Browser(shop.airflow.url, shop.airflow.passwords) as started:
+        yield started
+
+
 @contextmanager
-def opened(shop: Deployment, pipeline: str = "orders", view: str = "line") -> Iterator[Page]:
+def opened(browser: Browser, pipeline: str = "orders", view: str = "line") -> Iterator[Page]:
     """The page of a pipeline, opened by a user who is no administrator; the console must stay empty."""
-    with page_of(shop.airflow.url, "oscar", shop.airflow.passwords["oscar"], size=(1360, 720)) as page:
+    with browser.page("oscar", size=(1360, 720)) as page:
         problems = watch(page)
         page.goto(f"/plugin/replication/pipelines/{pipeline}/{view}")
         page.get_by_role("group", name="Actions").wait_for()
@@ -175,8 +132,8 @@ def line(page: Page) -> Locator:
     return page.get_by_test_id("ckpt-partition").first
 
 
-def test_a_blocked_pipeline_is_found_and_released_and_its_checkpoint_moves(shop: Deployment) -> None:
-    with opened(shop) as page:
+def test_a_blocked_pipeline_is_found_and_released_and_its_checkpoint_moves(shop: Deployment, browser: Browser) -> None:
+    with opened(browser) as page:
         page.goto("/plugin/replication")
         row = page.locator("[data-pipeline=orders]")
         row.get_by_text("1 batch is held").wait_for()
@@ -204,8 +161,8 @@ def test_a_blocked_pipeline_is_found_and_released_and_its_checkpoint_moves(shop:
         assert shop.events("orders", "release")[0]["actor"] == "airflow:oscar"
 
 
-def test_dead_letters_are_viewed_and_replayed_and_all_are_delivered(shop: Deployment) -> None:
-    with opened(shop, view="dead-letters") as page:
+def test_dead_letters_are_viewed_and_replayed_and_all_are_delivered(shop: Deployment, browser: Browser) -> None:
+    with opened(browser, view="dead-letters") as page:
         group = page.locator("[data-error=Sink]")
         group.get_by_role("cell", name="3", exact=True).wait_for()
         group.get_by_role("button", name="View").click()
@@ -230,11 +187,11 @@ def test_dead_letters_are_viewed_and_replayed_and_all_are_delivered(shop: Deploy
         assert [event["actor"] for event in shop.events("orders", "dead_letters_read")] == ["airflow:oscar"]
 
 
-def test_a_rewind_is_shown_before_it_is_done(shop: Deployment) -> None:
+def test_a_rewind_is_shown_before_it_is_done(shop: Deployment, browser: Browser) -> None:
     before, delivered = shop.checkpoint("orders"), rows(shop)
     with shop.ledger() as ledger:
         start = min(item["base"] for item in ledger.partition_rows("orders")[0] if item["side_end"] is None)
-    with opened(shop) as page:
+    with opened(browser) as page:
         page.get_by_role("button", name="Rewind").click()
         dialog = page.get_by_role("dialog")
         dialog.get_by_label("Position").fill(str(start))
@@ -249,10 +206,12 @@ def test_a_rewind_is_shown_before_it_is_done(shop: Deployment) -> None:
     assert rows(shop) == sorted(delivered * 2), "a sink that appends has every row twice"
 
 
-def test_a_run_that_hangs_is_fenced_by_the_recovery_dag_which_the_page_follows(shop: Deployment) -> None:
+def test_a_run_that_hangs_is_fenced_by_the_recovery_dag_which_the_page_follows(
+    shop: Deployment, browser: Browser
+) -> None:
     with shop.ledger() as ledger:
         hanging = ledger.acquire("orders", of_task("orders", "manual__0", "orders", "replicate"), timedelta(hours=1))
-    with opened(shop) as page:
+    with opened(browser) as page:
         page.get_by_role("button", name="Force stop").click()
         asked = recover(shop, page, "its machine is gone", "force_stop")
         page.get_by_role("button", name="Resume").wait_for(timeout=_WAIT_MS)
@@ -261,9 +220,9 @@ def test_a_run_that_hangs_is_fenced_by_the_recovery_dag_which_the_page_follows(s
     assert [event["actor"] for event in shop.events("orders", "force_stop")] == ["airflow:oscar"]
 
 
-def test_changed_columns_are_accepted_and_the_next_run_delivers_them(shop: Deployment) -> None:
+def test_changed_columns_are_accepted_and_the_next_run_delivers_them(shop: Deployment, browser: Browser) -> None:
     assert shop.airflow.wait("prices", shop.begin("prices"), PATIENCE) == "failed"
-    with opened(shop, "prices") as page:
+    with opened(browser, "prices") as page:
         page.get_by_role("button", name="More").click()
         page.get_by_role("menuitem", name="Accept changed columns").click()
         asked = recover(shop, page, "reviewed", "accept_schema")
@@ -273,8 +232,8 @@ def test_changed_columns_are_accepted_and_the_next_run_delivers_them(shop: Deplo
     assert [event["actor"] for event in shop.events("prices", "accept_schema")] == ["airflow:oscar"]
 
 
-def test_the_changed_columns_are_a_mark_on_the_line_which_the_keyboard_opens(shop: Deployment) -> None:
-    with opened(shop, "prices") as page:
+def test_the_changed_columns_are_a_mark_on_the_line_which_the_keyboard_opens(browser: Browser) -> None:
+    with opened(browser, "prices") as page:
         mark = page.get_by_role("button", name=re.compile("^Schema version 2 from "))
         mark.wait_for()
         page.get_by_role("group", name="Schema versions of partition").get_by_role("button").first.focus()
@@ -289,18 +248,18 @@ def test_the_changed_columns_are_a_mark_on_the_line_which_the_keyboard_opens(sho
         assert all(line in told for line in card.inner_text().splitlines()), "the list says the same"
 
 
-def test_a_refresh_is_followed_and_its_held_publication_is_released(shop: Deployment) -> None:
+def test_a_refresh_is_followed_and_its_held_publication_is_released(shop: Deployment, browser: Browser) -> None:
     with shop.closed("countries"):
         first = shop.begin("countries")
         shop.at_gate("countries")
-        with opened(shop, "countries") as page:
+        with opened(browser, "countries") as page:
             refresh = page.get_by_role("region", name="Refresh of")
             refresh.get_by_text("0 of 1 position staged (0 %); 0 batches staged, 1 open").wait_for()
             assert refresh.get_by_text("generation 1").count() == 1
     shop.succeeds("countries", first)
     execute(shop.store, "DELETE FROM land WHERE id > 10")
     shop.airflow.wait("countries", shop.begin("countries"), PATIENCE)
-    with opened(shop, "countries") as page:
+    with opened(browser, "countries") as page:
         refresh = page.get_by_role("region", name="Refresh of")
         refresh.get_by_text("Held because the refresh has 10 rows, and the target has 100").wait_for()
         assert execute(shop.store, "SELECT count(*) FROM countries") == [(100,)]
@@ -314,14 +273,14 @@ def test_a_refresh_is_followed_and_its_held_publication_is_released(shop: Deploy
     assert [event["actor"] for event in shop.events("countries", "release")] == ["airflow:oscar"]
 
 
-def test_receipts_of_a_lost_ledger_are_adopted_and_nothing_is_sent_twice(shop: Deployment) -> None:
+def test_receipts_of_a_lost_ledger_are_adopted_and_nothing_is_sent_twice(shop: Deployment, browser: Browser) -> None:
     run_id = shop.begin("stock")
     assert shop.airflow.wait("stock", run_id, PATIENCE) == "failed"
     refusal = re.search(
         r"receipts of another ledger \(([0-9a-f-]+)\)", shop.airflow.task_log("stock", run_id, "replicate")
     )
     assert refusal
-    with opened(shop, "stock") as page:
+    with opened(browser, "stock") as page:
         page.get_by_role("button", name="More").click()
         page.get_by_role("menuitem", name="Adopt receipts").click()
         dialog = page.get_by_role("dialog")
