@@ -15,6 +15,9 @@ from airflow_provider_ckpt.core.ranges import Range
 AUTO_RECORDS = 50_000
 """Greatest number of records in a batch if the pipeline's ``commit_interval`` sets no number."""
 
+AUTO_BYTES = 16_000_000
+"""Approximate maximum size of a batch in bytes, if the pipeline does not set the number of records in a batch."""
+
 _ONE_BATCH_RECORDS = 20_000
 """Number of records from which a range is worth the work of several lanes.
 

@@ -43,6 +43,9 @@ __all__ = ["FilesReader", "FilesSource"]
 PARTITION = "files"
 """Id of the only partition of a files source."""
 
+_COMPRESSED = (".gz", ".gzip", ".bz2", ".xz", ".zst", ".zip", ".lz4", ".snappy", ".br", ".7z")
+"""Suffixes of the names of compressed files, whose content is no text."""
+
 _REQUESTS = 8
 """Greatest number of concurrent requests to an object store."""
 
@@ -236,14 +239,35 @@ class FilesSource:
         return replace(found, new=new, refused=refused)
 
     def _inspect(self, file: SourceFile) -> int:
-        """Return the number of positions that a new file takes, which is its size in bytes, after checking its header.
+        """Return the number of positions that a new file takes, which is its size in bytes.
+
+        Check that it is text by its name, and its header.
 
         :param file: the file
         :raises CkptError: if the file cannot be read
         """
+        self._refuse_other_content(file.path)
         with self._open(file, checked=True) as handle:
             self._check_header(handle, file)
         return file.size
+
+    @staticmethod
+    def _refuse_other_content(path: str) -> None:
+        """Raise an error if a file is compressed or Parquet by its name: all of its records would be bad.
+
+        :param path: the file
+        """
+        name = path.lower()
+        if name.endswith(_COMPRESSED):
+            raise SourceError(
+                f"{path} is compressed, by its name, and only text that is not compressed can be read.",
+                hint="Decompress it, under a name without that suffix, or have source.path not match it.",
+            )
+        if name.endswith(".parquet"):
+            raise SourceError(
+                f"{path} is a Parquet file, by its name, and transform.decode is for text.",
+                hint="Set source.format: parquet and leave transform.decode out, or have source.path not match it.",
+            )
 
     @staticmethod
     def _notice_of_missing(gone: Sequence[SourceFile], reported: int) -> list[str]:

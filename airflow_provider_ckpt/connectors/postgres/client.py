@@ -34,6 +34,12 @@ _SESSION_SETTINGS = {
 }
 """Session settings that make the text form of values independent of the server's defaults."""
 
+READ_APPLICATION = "ckpt-read:"
+"""Beginning of the application_name of a lane's session that reads a source; it is read-only."""
+
+SNAPSHOT_APPLICATION = "ckpt-snapshot:"
+"""Beginning of the application_name of the session that holds the snapshot of a full refresh; it is read-only."""
+
 _REFUSED_LOGIN = re.compile(
     r"authentication failed|no password supplied|no pg_hba\.conf entry|does not exist|permission denied|not permitted"
     r"|certificate|invalid .*connection option"

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_ckpt.connectors.postgres.client import quote
+from airflow_provider_ckpt.connectors.postgres.client import READ_APPLICATION, SNAPSHOT_APPLICATION, quote
 from airflow_provider_ckpt.connectors.postgres.column_types import (
     INTEGERS,
     MICROSECONDS_A_DAY,
@@ -26,17 +26,21 @@ from airflow_provider_ckpt.core.errors import SourceError
 _POLL_SECONDS = (0.005, 0.25)
 """Shortest and longest pause between polls of the running transactions, in seconds."""
 
-_RUNNING = """
+_RUNNING = f"""
 SELECT DISTINCT l.virtualtransaction
 FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
 WHERE l.locktype = 'virtualxid' AND l.pid <> pg_catalog.pg_backend_pid() AND a.datname = pg_catalog.current_database()
   AND coalesce(a.backend_type, '') NOT IN ('autovacuum worker', 'parallel worker', 'walsender')
   AND NOT (a.backend_type IS NULL AND a.usesysid IS NULL)
+  AND left(coalesce(a.application_name, ''), {len(READ_APPLICATION)}) <> '{READ_APPLICATION}'
+  AND left(coalesce(a.application_name, ''), {len(SNAPSHOT_APPLICATION)}) <> '{SNAPSHOT_APPLICATION}'
 """
 """Query of the virtual ids of running transactions of other sessions in this database.
 
-Autovacuum, parallel workers and WAL senders are left out. An ordinary user does not see the type of another user's
-session, only its database and user, so autovacuum is also recognised by its absent user.
+Autovacuum, parallel workers and WAL senders are left out, and so are this package's own sessions that only read: the
+snapshot of a full refresh lasts as long as the refresh, and would delay other tables of the database. An ordinary user
+does not see the type of another user's session, only its database and user, so autovacuum is also recognised by its
+absent user.
 """
 
 _PREPARED = """

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.postgres.client import (
+    SNAPSHOT_APPLICATION,
     error_info,
     open_psycopg,
     to_exception,
 )
 from airflow_provider_ckpt.connectors.postgres.row_security import refuse_row_security
 from airflow_provider_ckpt.connectors.postgres.source_session import SourceSession
-from airflow_provider_ckpt.connectors.postgres.split import AUTO_BYTES
 from airflow_provider_ckpt.connectors.postgres.table import (
     psycopg_fetch,
 )
@@ -29,7 +29,7 @@ from airflow_provider_ckpt.connectors.source_plan import (
     PlanRequest,
     SourceFile,
 )
-from airflow_provider_ckpt.connectors.table_split import AUTO_RECORDS, batch_records
+from airflow_provider_ckpt.connectors.table_split import AUTO_BYTES, AUTO_RECORDS, batch_records
 from airflow_provider_ckpt.connectors.whole_table_source import WholeTableSource
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, SourceError
 from airflow_provider_ckpt.core.ranges import Range
@@ -53,7 +53,8 @@ _PAGES = """
 SELECT pg_catalog.pg_relation_size({0}::oid) / pg_catalog.current_setting('block_size')::bigint
 """
 _DENSITY = """
-SELECT pg_catalog.pg_relation_size(oid), pg_catalog.current_setting('block_size')::bigint,
+SELECT pg_catalog.pg_relation_size(oid) / pg_catalog.current_setting('block_size')::bigint,
+       pg_catalog.pg_table_size(oid),
        CASE WHEN relpages > 0 AND reltuples >= 0 THEN reltuples / relpages END
 FROM pg_catalog.pg_class WHERE oid = {0}::oid
 """
@@ -112,7 +113,9 @@ class PostgresFullSource(WholeTableSource, SourceSession):
         self._close_snapshot()
         with self._session() as fetch:
             table = self._table(fetch)
-        client = open_psycopg(self._connection, f"ckpt-snapshot:{self._pipeline}", ErrorType.SOURCE, _SNAPSHOT_SETTINGS)
+        client = open_psycopg(
+            self._connection, f"{SNAPSHOT_APPLICATION}{self._pipeline}", ErrorType.SOURCE, _SNAPSHOT_SETTINGS
+        )
         try:
             with client.cursor() as cursor:
                 cursor.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -136,18 +139,21 @@ class PostgresFullSource(WholeTableSource, SourceSession):
     def plan(self, request: PlanRequest) -> Plan:
         """Split ranges of pages into batches; see :meth:`Source.plan`.
 
-        A range without an end gets no batches, since a refresh plans only the pages that its snapshot has.
+        A range without an end gets no batches, since a refresh plans only the pages that its snapshot has. If the
+        pipeline sets no number of records, a batch has about :data:`.AUTO_BYTES` bytes at most, including long values,
+        which PostgreSQL stores outside of the table's pages.
         """
         batches: list[PlannedBatch] = []
         left = request.max_records
         with self._session() as fetch:
-            size, page, density = fetch(_DENSITY, [self._table(fetch).oid])[0]
+            pages_now, size, density = fetch(_DENSITY, [self._table(fetch).oid])[0]
         rows = max(float(density if density is not None else _GUESSED_ROWS_A_PAGE), 1.0)
+        records_of_auto_bytes = int(AUTO_BYTES * pages_now * rows / max(size, 1))
         for todo in request.ranges:
             if todo.end is None:
                 continue
             records = request.records_per_batch or batch_records(
-                int(rows * size / page), max(min(AUTO_RECORDS, int(AUTO_BYTES / page * rows)), 1)
+                int(rows * pages_now), max(min(AUTO_RECORDS, records_of_auto_bytes), 1)
             )
             pages = max(int(records / rows), 1)
             for start in range(todo.start, todo.end, pages):

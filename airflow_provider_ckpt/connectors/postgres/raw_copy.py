@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.postgres.client import (
+    READ_APPLICATION,
     error_info,
     open_psycopg,
     quote,
@@ -241,7 +242,7 @@ class PostgresRawCopy:
 
         :param task: the first batch
         """
-        application = f"ckpt-read:{self._pipeline.name}"
+        application = f"{READ_APPLICATION}{self._pipeline.name}"
         settings = SESSION_SETTINGS | row_security_setting(PostgresSourceSection.of(self._pipeline))
         session = open_psycopg(self._source, application, ErrorType.SOURCE, settings)
         version_sql = columns_version_sql(self._pipeline.source.place)

@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.connection import Connection
-from airflow_provider_ckpt.connectors.postgres.client import error_info, open_adbc, require_connection, to_exception
+from airflow_provider_ckpt.connectors.postgres.client import (
+    READ_APPLICATION,
+    error_info,
+    open_adbc,
+    require_connection,
+    to_exception,
+)
 from airflow_provider_ckpt.connectors.postgres.connector import PostgresSourceSection
 from airflow_provider_ckpt.connectors.postgres.range_query import SESSION_SETTINGS
 from airflow_provider_ckpt.connectors.postgres.row_security import row_security_setting
@@ -31,7 +37,7 @@ class ReaderSession:
         source = PostgresSourceSection.of(pipeline)
         self._connection = require_connection(connection, "source")
         self._table_name = source.table
-        self._application = f"ckpt-read:{pipeline.name}"
+        self._application = f"{READ_APPLICATION}{pipeline.name}"
         self._settings = SESSION_SETTINGS | row_security_setting(source)
         self._shape = shape
         self._client: Any = None

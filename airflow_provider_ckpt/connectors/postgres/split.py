@@ -12,13 +12,10 @@ from airflow_provider_ckpt.connectors.postgres.client import quote
 from airflow_provider_ckpt.connectors.postgres.column_types import CursorKind, position_sql, value_sql
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
 from airflow_provider_ckpt.connectors.source_plan import PlannedBatch
-from airflow_provider_ckpt.connectors.table_split import AUTO_RECORDS, MAX_COUNTED, Split, batch_records
+from airflow_provider_ckpt.connectors.table_split import AUTO_BYTES, AUTO_RECORDS, MAX_COUNTED, Split, batch_records
 from airflow_provider_ckpt.core.ranges import Range
 
 log = logging.getLogger(__name__)
-
-AUTO_BYTES = 16_000_000
-"""Approximate maximum size of a batch in bytes, if the pipeline does not set the number of records in a batch."""
 
 _INDEX = """
 SELECT EXISTS (

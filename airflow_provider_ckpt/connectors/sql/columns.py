@@ -49,7 +49,8 @@ class Column:
     :param low: least integer that the column can store
     :param high: greatest integer that the column can store
     :param length: greatest number of characters, bytes or bits; None if unlimited
-    :param fixed: whether shorter binary values are padded to ``length``
+    :param fixed: whether all values are padded to ``length``: binary values with zeros, texts with spaces, which
+        are not read again
     :param precision: number of digits of a decimal; None if the column keeps all digits
     :param scale: number of digits of a decimal after the point
     :param digits: number of digits of a decimal that are kept, whatever its declared precision; None if all are

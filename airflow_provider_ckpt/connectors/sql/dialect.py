@@ -394,6 +394,16 @@ class SqlDialect:
         """
         return None
 
+    def stored_size(self, connection: sa.Connection, table: Table) -> tuple[int, int] | None:  # noqa: ARG002
+        """Return the size of a table in bytes and its number of rows, as the database estimates them.
+
+        None if they are not known.
+
+        :param connection: an open connection
+        :param table: the table
+        """
+        return None
+
     def closes_at_once(self) -> bool:
         """Return whether no row can appear below the greatest visible cursor value, as with a single writer."""
         return False

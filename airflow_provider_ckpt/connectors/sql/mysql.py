@@ -14,7 +14,7 @@ from airflow_provider_ckpt.connectors.sql.failures import Failure
 from airflow_provider_ckpt.connectors.sql.incoming_values import from_texts
 from airflow_provider_ckpt.connectors.sql.mysql_errors import classify
 from airflow_provider_ckpt.connectors.sql.mysql_server import is_on, server_problems, server_settings
-from airflow_provider_ckpt.connectors.sql.mysql_table import find_table, quote, referring_tables
+from airflow_provider_ckpt.connectors.sql.mysql_table import find_table, quote, referring_tables, stored_size
 from airflow_provider_ckpt.connectors.sql.mysql_tls import tls_arguments
 
 if TYPE_CHECKING:
@@ -302,6 +302,16 @@ class MySqlDialect(SqlDialect):
         shown = connection.exec_driver_sql(f"SHOW CREATE TABLE {name}").one()[1]
         found = str(shown).rpartition(" AUTO_INCREMENT=")[2].partition(" ")[0]
         return int(found) if found.isdecimal() else 1
+
+    def stored_size(self, connection: sa.Connection, table: Table) -> tuple[int, int] | None:
+        """Return the size of a table in bytes, long texts and blobs included, and its number of rows; None for a view.
+
+        Both are from the server's statistics, which may be out of date.
+
+        :param connection: an open connection
+        :param table: the table
+        """
+        return stored_size(connection, table)
 
     def bad_cursor(self, column: Column, cursor: sa.ColumnElement[Any]) -> sa.ColumnElement[bool] | None:
         """Return the SQL condition for rows whose cursor is NULL or a zero date; None if there cannot be any.

@@ -29,6 +29,7 @@ _REFERRING = """
 SELECT DISTINCT table_schema, table_name FROM information_schema.key_column_usage
 WHERE referenced_table_schema = %s AND referenced_table_name = %s ORDER BY 1, 2
 """
+_SIZE = "SELECT data_length, table_rows FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
 _TRANSACTIONAL = "SELECT transactions FROM information_schema.engines WHERE engine = %s"
 
 _KINDS: Mapping[str, Kind] = {
@@ -50,6 +51,9 @@ _KINDS: Mapping[str, Kind] = {
 }
 _BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _CHOICE = re.compile(r"'((?:[^']|'')*)'")
+_ESCAPED = re.compile(r"''|\\(.)", re.DOTALL)
+_CONTROL = {"0": "\0", "n": "\n", "r": "\r"}
+"""Control characters by the letter that stands for them after a backslash."""
 
 
 def quote(name: str) -> str:
@@ -95,6 +99,24 @@ def referring_tables(connection: sa.Connection, table: Table) -> list[str]:
     return [f"{place}.{name}" for place, name in connection.exec_driver_sql(_REFERRING, (table.schema, table.name))]
 
 
+def stored_size(connection: sa.Connection, table: Table) -> tuple[int, int] | None:
+    """Return the size of a table in bytes and its number of rows, as the server estimates them; None for a view.
+
+    :param connection: an open connection
+    :param table: the table
+    """
+    found = connection.exec_driver_sql(_SIZE, (table.schema, table.name)).first()
+    return None if found is None or found[0] is None else (int(found[0]), int(found[1] or 0))
+
+
+def _unescaped(choice: str) -> str:
+    """Return a choice of an enum or a set, which the catalog shows as in SQL: with doubled quotes and with backslashes.
+
+    :param choice: the text between the quotes
+    """
+    return _ESCAPED.sub(lambda found: _CONTROL.get(found[1], found[1]) if found[1] else "'", choice)
+
+
 def _problem(connection: sa.Connection, label: str, table_type: str, engine: str | None) -> tuple[str, str] | None:
     if table_type != "BASE TABLE":
         return f"target {label} is a {table_type.lower()}, not a table", "Name a table."
@@ -127,13 +149,13 @@ def _column(
     elif kind is Kind.DECIMAL:
         limits = {"precision": int(precision), "scale": int(scale)}
     elif kind in (Kind.TEXT, Kind.BINARY):
-        limits = {"length": int(characters) if characters else None, "fixed": data_type.lower() == "binary"}
+        limits = {"length": int(characters) if characters else None, "fixed": data_type.lower() in ("binary", "char")}
     elif kind in (Kind.DATETIME, Kind.TIMESTAMP, Kind.TIME):
         limits = {"fraction": int(fraction or 0)}
     elif kind is Kind.BIT:
         limits = {"length": int(precision)}
     elif kind in (Kind.ENUM, Kind.SET):
-        limits = {"choices": tuple(text.replace("''", "'") for text in _CHOICE.findall(column_type))}
+        limits = {"choices": tuple(map(_unescaped, _CHOICE.findall(column_type)))}
     has_default = default is not None and str(default).upper() != "NULL"
     return Column(
         name,

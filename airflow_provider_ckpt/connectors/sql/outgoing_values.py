@@ -229,6 +229,8 @@ def _to_text(values: Any, column: Column) -> Any:
         found = values.cast(pa.string())
     if column.length is not None and (pc.max(pc.utf8_length(found)).as_py() or 0) > column.length:
         raise MisfitError(f"the text has more than {column.length} characters")
+    if column.fixed and pc.any(pc.ends_with(found, " ")).as_py():
+        raise MisfitError(f"the text ends with a space, which a {column.type_text} does not keep")
     return found
 
 
@@ -336,12 +338,11 @@ def _to_choice(values: Any, column: Column) -> Any:
     import pyarrow as pa
 
     found = values.cast(pa.string())
-    known = {choice.casefold() for choice in column.choices}
     for text in found.unique().to_pylist():
         parts = () if text is None else (text.split(",") if column.kind is Kind.SET and text else (text,))
         if column.kind is Kind.SET and text == "":
             continue
-        if any(part.casefold() not in known for part in parts):
+        if any(part not in column.choices for part in parts):
             raise MisfitError("the text is none of the column's choices")
     return found
 

@@ -21,7 +21,14 @@ from airflow_provider_ckpt.connectors.sql.closed_bound import candidate, wait_un
 from airflow_provider_ckpt.connectors.sql.source_session import SqlSourceSession
 from airflow_provider_ckpt.connectors.sql.source_table import SourceTable, look_up
 from airflow_provider_ckpt.connectors.sql.split import split
-from airflow_provider_ckpt.connectors.table_split import MAX_COUNTED, Split, batch_records, plan_ranges
+from airflow_provider_ckpt.connectors.table_split import (
+    AUTO_BYTES,
+    AUTO_RECORDS,
+    MAX_COUNTED,
+    Split,
+    batch_records,
+    plan_ranges,
+)
 from airflow_provider_ckpt.core.errors import SourceError
 from airflow_provider_ckpt.core.ranges import START, Range
 
@@ -123,8 +130,24 @@ class SqlSource(SqlSourceSession[SourceTable]):
 
     @staticmethod
     def _split(connection: sa.Connection, table: SourceTable, span: Range, request: PlanRequest, left: int) -> Split:
-        records = request.records_per_batch or batch_records(table.count(connection, span.start, span.end, MAX_COUNTED))
+        records = request.records_per_batch or SqlSource._batch_records(connection, table, span)
         return split(connection, table, span, records, left)
+
+    @staticmethod
+    def _batch_records(connection: sa.Connection, table: SourceTable, span: Range) -> int:
+        """Return the number of records that each batch of a range should have.
+
+        A batch has about :data:`.AUTO_BYTES` bytes at most if the database knows the size of the table.
+
+        :param connection: an open connection
+        :param table: the source table
+        :param span: the range
+        """
+        counted = table.count(connection, span.start, span.end, MAX_COUNTED)
+        size, rows = table.database.dialect.stored_size(connection, table.table) or (0, 0)
+        # The statistics of a table that was filled just now may still say that it is almost empty.
+        most = AUTO_BYTES * max(rows, counted, 1) // max(size, 1)
+        return batch_records(counted, max(min(AUTO_RECORDS, most), 1))
 
     @staticmethod
     def _digest(connection: sa.Connection, table: SourceTable, span: Range) -> PositionDigest:

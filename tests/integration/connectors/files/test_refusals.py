@@ -112,6 +112,28 @@ class TestOneFileOfMany:
         assert "b.csv: its header has another name in field 1 than id" in told(plan)
         assert "secret" not in told(plan)
 
+    @pytest.mark.parametrize(
+        ("name", "message"),
+        [
+            ("b.jsonl.gz", "is compressed, by its name"),
+            ("b.csv.ZST", "is compressed, by its name"),
+            ("b.parquet", "Set source.format: parquet"),
+        ],
+    )
+    @pytest.mark.parametrize("decode", ["json", "csv"])
+    def test_that_is_no_text_by_its_name_costs_itself(
+        self, tmp_path: Path, decode: str, name: str, message: str
+    ) -> None:
+        put(tmp_path / "a.txt", b"id,name\n1,a\n", at=1)
+        bad = put(tmp_path / name, b"\x1f\x8b\x08\x00", at=2)
+        put(tmp_path / "c.txt", b"id,name\n3,c\n", at=3)
+
+        plan = planned(pipeline(tmp_path, decode=decode))
+
+        assert names(plan) == ["a.txt", "c.txt"]
+        assert f"{bad} is " in told(plan)
+        assert message in told(plan)
+
     def test_that_may_not_be_read_costs_itself(self) -> None:
         with TemporaryDirectory() as folder:
             inbox = Path(folder)

@@ -13,6 +13,7 @@ import pytest
 
 from airflow_provider_ckpt.connectors.postgres import reader_session
 from airflow_provider_ckpt.connectors.postgres.client import open_adbc
+from airflow_provider_ckpt.connectors.postgres.full_source import PostgresFullSource
 from airflow_provider_ckpt.connectors.postgres.reader import PostgresReader
 from airflow_provider_ckpt.connectors.postgres.source import PostgresSource
 from airflow_provider_ckpt.connectors.source_plan import Plan, PlanRequest, RangeToPlan
@@ -258,6 +259,25 @@ class TestPlanning:
 
             assert 3000 < (ledger.planned[0].records or 0) < 4500
 
+    def test_a_batch_of_pages_heeds_the_long_values_that_are_stored_outside_of_them(
+        self, postgres_database: str
+    ) -> None:
+        harness = TableHarness(postgres_database)
+        execute(
+            postgres_database,
+            "ALTER TABLE source ADD wide text, ADD long text",
+            "ALTER TABLE source ALTER wide SET STORAGE PLAIN, ALTER long SET STORAGE EXTERNAL",
+        )
+        harness.add(400)
+        wide = "UPDATE source SET wide = repeat('x', 2000), long = repeat('x', 100000)"
+        execute(postgres_database, wide, "VACUUM FULL source", "ANALYZE source")
+        full = pipeline(source={"mode": "full"}, sink={"mode": "replace"})
+        with closing(PostgresFullSource(full, connection(postgres_database))) as source:
+            pages = source.begin_refresh("public.source").rows_end
+            planned = source.plan(PlanRequest([RangeToPlan("public.source", 0, pages)], None, 10**9)).batches
+
+        assert 3 <= len(planned) <= 6
+
     def test_a_gap_whose_rows_are_gone_is_planned_as_an_empty_batch(
         self, harness: TableHarness, ledger: Ledger
     ) -> None:
@@ -395,6 +415,16 @@ class TestClosedBound:
         harness.add(5)
         with transaction(postgres_server.dsn, "SELECT 1"):
             assert self.plan(harness).bounds == {"public.source": 5}
+
+    def test_the_snapshot_of_a_full_refresh_is_not_waited_for(
+        self, harness: TableHarness, postgres_database: str
+    ) -> None:
+        harness.add(3)
+        full = pipeline(source={"mode": "full"}, sink={"mode": "replace"})
+        with closing(PostgresFullSource(full, connection(postgres_database))) as refreshed:
+            refreshed.begin_refresh("public.source")
+
+            assert dict(self.plan(harness).bounds) == {"public.source": 3}
 
     def test_a_candidate_that_did_not_close_is_used_once_it_has(self, harness: TableHarness) -> None:
         harness.add(5)

@@ -184,6 +184,20 @@ class TestEqualValues:
         assert self.batches(mariadb, [1, *[2] * 5, 3], 2) == [(1, [1]), (5, [2] * 5), (1, [3])]
 
 
+def test_a_batch_of_long_texts_has_fewer_rows(mariadb: MariaDb) -> None:
+    mariadb.execute(
+        "CREATE TABLE source (id int PRIMARY KEY, number longtext)",
+        "INSERT INTO source SELECT seq, repeat('x', 400000) FROM seq_1_to_100",
+        "ANALYZE TABLE source",
+    )
+    with closing(SqlSource(pipeline(source={"close_wait": "0.6s"}), mariadb.connection)) as source:
+        (partition,) = source.partitions()
+        planned = source.plan(PlanRequest([RangeToPlan(partition.id, START)], None, 10**9, states={})).batches
+
+    assert 3 <= len(planned) <= 6
+    assert sum(batch.records or 0 for batch in planned) == 100
+
+
 class TestLateNumbers:
     def test_a_numbering_that_was_set_back_is_refused(self, database: Database) -> None:
         cursor = "int AUTO_INCREMENT PRIMARY KEY"
