@@ -1,4 +1,4 @@
-"""Define proposals: actions that one user requests and another approves before they are carried out.
+"""Define proposals: actions that a user requests, and that a user approves before they are carried out.
 
 The ledger stores the proposal, so that no data passed between Airflow tasks decides what is done or by whom. Each
 proposal has an id that can be used once. Its digest covers the action, its actor and its reason, so that exactly what

@@ -69,6 +69,15 @@ OF_LEDGER: Sequence[Mutant] = (
         test=f"{_HERE}::test_an_action_waits_for_the_run_that_holds_the_lease",
     ),
     Mutant(
+        "an approval that is used at this moment can be given and used again",
+        "ledger/commands/proposals.py",
+        "ProposalCommands.proposal_to_answer",
+        "_load_locked(connection, newest.proposal.id)",
+        "newest",
+        test="tests/integration/ledger/test_proposals.py::"
+        "test_a_question_asked_while_its_action_is_carried_out_does_not_open_the_proposal_again[postgresql]",
+    ),
+    Mutant(
         "a rewind is applied without a fence and a new epoch",
         "ledger/commands/request_action.py",
         "ActionCommands.apply_stored_actions",

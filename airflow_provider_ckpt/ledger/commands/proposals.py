@@ -1,8 +1,8 @@
 """Commands for proposals: store a proposal, a user's answer to it, and its use.
 
-A proposal is an action that one user requests and another must approve. The preview task of a DAG stores the proposal,
-a user answers it, and the transaction that carries the action out marks it as used. One task of a DAG run has at most
-one usable proposal; a newer one voids the older ones.
+A proposal is an action that a user requests, and that a user must approve. The preview task of a DAG stores the
+proposal, a user answers it, and the transaction that carries the action out marks it as used. One task of a DAG run has
+at most one usable proposal; a newer one voids the older ones.
 """
 
 from __future__ import annotations
@@ -81,9 +81,10 @@ class ProposalCommands(Session):
         :raises LedgerStateError: if there is no proposal that can still be approved
         """
         with self._writing() as connection:
-            found = _load_newest(connection, origin)
-            if found is None:
+            newest = _load_newest(connection, origin)
+            if newest is None:
                 raise no_proposal_error(origin)
+            found = _load_locked(connection, newest.proposal.id)  # it may be carried out at this moment
             expected = ProposalState.APPROVED if found.state is ProposalState.APPROVED else ProposalState.OPEN
             _check(connection, found, expected)
             _check_digest(found, found.digest)
