@@ -71,12 +71,18 @@ def load(connection: Connection, pipeline: str, batches: Iterable[BatchKey] | No
 def load_rereads(connection: Connection, pipeline: str) -> list[RereadRange]:
     """Return the ranges of the source that were read again, by rewinds, range replays or recoveries.
 
-    Older dead letters in these ranges are obsolete.
+    Older dead letters in these ranges are obsolete. Of several generations that began at the same position, as those of
+    refreshes do, only the newest is returned, whose range makes the others' dead letters obsolete as well.
+
+    :param connection: connection inside a transaction
+    :param pipeline: name of the pipeline
     """
     g, p = tables.generation.c, tables.partition.c
     limit = sa.select(p.side_end).where(p.pipeline == pipeline, p.partition == g.partition).scalar_subquery()
     rows = connection.execute(
-        sa.select(g.generation, g.partition, g.base, g.committed, limit).where(g.pipeline == pipeline)
+        sa.select(sa.func.max(g.generation), g.partition, g.base, sa.func.max(g.committed), limit)
+        .where(g.pipeline == pipeline)
+        .group_by(g.partition, g.base)
     )
     found = []
     for generation, partition, base, committed, side_end in rows:

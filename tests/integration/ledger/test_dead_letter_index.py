@@ -15,6 +15,7 @@ from airflow_provider_ckpt.core.dead_letters import AttemptKey, DeadLetters, Dea
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
+from airflow_provider_ckpt.core.refresh import RefreshExtent
 from airflow_provider_ckpt.core.replay_content import LostReplays, Replay
 from airflow_provider_ckpt.core.replayable_dead_letters import Selection, select
 from airflow_provider_ckpt.core.wave_messages import Outcome
@@ -40,6 +41,17 @@ def chosen(driver: LedgerDriver, selection: Selection | None = None) -> tuple[De
     """Return the dead letters that a selection selects now."""
     index = driver.ledger.dead_letter_index("orders")
     return tuple(select(index.entries, selection or Selection(), index.rereads))
+
+
+def test_many_refreshes_make_old_dead_letters_obsolete_as_one_range(driver: LedgerDriver) -> None:
+    assert len(chosen(driver)) == 4
+    for _ in range(3):
+        driver.plan(30)
+        driver.ledger.begin_refresh(
+            driver.lease, "t", RefreshExtent(30, "s", {}), now=driver.now, reason="each run refreshes"
+        )
+
+    assert (len(driver.ledger.dead_letter_index("orders").rereads), chosen(driver)) == (1, ())
 
 
 def states(ledger: Ledger) -> dict[str, int]:
