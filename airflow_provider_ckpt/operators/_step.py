@@ -72,9 +72,10 @@ class CkptStepOperator(CkptOperator):
     def continue_run(self, context: Context, state: dict[str, Any]) -> Iterator[tuple[PipelineContext, Run]]:
         """Continue the run under the lease that ``plan`` acquired; yield the pipeline's setup and the run.
 
-        In two cases the run continues under a new lease. One: this task has been retried more often than the task that
-        acquired the lease; then an earlier try of it may still be running, and releases the old lease when Airflow
-        kills it. The other: the lease was released or taken over, and this is not the task's first try.
+        In two cases the run continues under a new lease. One: this task has been retried since its run was cleared, or
+        more often than the task that acquired the lease; then an earlier try of it may still be running, and releases
+        the old lease when Airflow kills it. The other: the lease was released or taken over, and this is not the task's
+        first try.
 
         :param context: the task's context
         :param state: state of the run, from :meth:`previous_state`
@@ -86,7 +87,7 @@ class CkptStepOperator(CkptOperator):
         with self.setup_run(context) as setup:
             try_number = context["ti"].try_number
             try:
-                if try_number > state["try_number"]:
+                if _is_retry(context) or try_number > state["try_number"]:
                     continued = acquire(setup)
                 else:
                     continued = attach_or_reacquire(setup, state["epoch"])
@@ -114,6 +115,18 @@ class CkptStepOperator(CkptOperator):
         if run.epoch != state["epoch"]:
             lease["try_number"] = context["ti"].try_number
         return push_return_value(context, {**lease, "planned": state["planned"], "summary": summary.to_json()})
+
+
+def _is_retry(context: Context) -> bool:
+    """Return whether the task has been tried before since Airflow cleared it, or at all if it was never cleared.
+
+    When a task is cleared, Airflow adds its ``retries`` to the number of tries so far, which is then the largest number
+    of tries minus one.
+
+    :param context: the task's context
+    """
+    ti = context["ti"]
+    return int(ti.try_number) > int(ti.max_tries) - int(context["task"].retries or 0) + 1
 
 
 def newest_state(states: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -87,6 +87,7 @@ class Task:
             task=self.task,
             map_index=-1,
             try_number=1,
+            max_tries=self.task.retries,
         )
         self.context: Any = {
             "ti": ti,
@@ -248,12 +249,26 @@ def test_a_task_that_runs_once_more_acquires_anew_and_passes_that_epoch_on(monke
     assert state["try_number"] == 2
 
 
+@pytest.mark.parametrize("cleared", [0, 1])
+def test_a_task_that_is_retried_as_often_as_plan_was_acquires_anew_too(
+    monkeypatch: pytest.MonkeyPatch, cleared: int
+) -> None:
+    tries = cleared + 2
+    task = Task(monkeypatch, "settle", HeldRun(RunSummary("orders", 1)), submit=handed(epoch=1, tries=tries))
+    task.context["ti"].try_number = tries
+    task.context["ti"].max_tries += cleared
+    monkeypatch.setattr(acquiring, "acquire", lambda setup: HeldRun(RunSummary("orders", 3)))
+
+    assert task.task.execute(task.context)["epoch"] == 3, "the try before it could release the lease of epoch 1"
+
+
 @pytest.mark.parametrize("lease_is_lost", [False, True])
 def test_a_task_of_a_cleared_run_continues_the_lease_of_that_run_unless_it_is_lost(
     monkeypatch: pytest.MonkeyPatch, lease_is_lost: bool
 ) -> None:
     task = Task(monkeypatch, "settle", HeldRun(RunSummary("orders", 2)), submit=handed(epoch=2, tries=2))
     task.context["ti"].try_number = 2
+    task.context["ti"].max_tries += 1
     monkeypatch.setattr(acquiring, "acquire", lambda setup: HeldRun(RunSummary("orders", 3)))
     if lease_is_lost:
         monkeypatch.setattr(attaching, "attach_or_reacquire", taken_over)
