@@ -15,7 +15,8 @@ from airflow_provider_ckpt.api.models.actions import ActionWish, RecoveryForm
 
 _TAG = "ckpt"
 _FIELDS = ("partition", "to_position", "to_time", "ledger_id")
-_MAX_DAGS = 200
+_AT_ONCE = 100
+"""Number of serialized DAGs that are loaded at once."""
 
 
 def recovery_forms(access: Access, pipeline: str, wish: ActionWish) -> list[RecoveryForm]:
@@ -33,10 +34,17 @@ def recovery_forms(access: Access, pipeline: str, wish: ActionWish) -> list[Reco
     conf |= {"batches": wish.batches} if wish.batches else {}
     with create_session() as session:
         tagged = select(DagModel.dag_id, DagModel.is_paused).join(DagTag, DagTag.dag_id == DagModel.dag_id)
-        rows = session.execute(tagged.where(DagTag.name == _TAG, DagModel.is_stale.is_(False)).limit(_MAX_DAGS))
-        paused = {dag_id: is_paused for dag_id, is_paused in rows if access.may("GET", dag_id)}
-        documents = SerializedDagModel.get_latest_serialized_dags(dag_ids=list(paused), session=session)
-        offering = [item.dag_id for item in documents if _offers(item.data or {}, pipeline, wish.kind)]
+        rows = session.execute(tagged.where(DagTag.name == _TAG, DagModel.is_stale.is_(False)))
+        paused = {dag_id: bool(is_paused) for dag_id, is_paused in rows}
+    access.load(paused)
+    visible = [dag_id for dag_id in sorted(paused) if access.may("GET", dag_id)]
+    offering = []
+    for at in range(0, len(visible), _AT_ONCE):
+        with create_session() as session:
+            documents = SerializedDagModel.get_latest_serialized_dags(
+                dag_ids=visible[at : at + _AT_ONCE], session=session
+            )
+            offering += [item.dag_id for item in documents if _offers(item.data or {}, pipeline, wish.kind)]
     return [
         RecoveryForm(
             dag_id=dag_id,
