@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from queue import SimpleQueue
 from typing import Generic, TypeVar
 
@@ -96,6 +97,8 @@ class ParallelRuns(Generic[T]):
     def change(self, change: Callable[[DeficitRoundRobin], None]) -> None:
         """Change the state of the turns; then begin the runs that get their first turn, and wake those that wait.
 
+        A run for which the system starts no thread has failed; the others go on.
+
         :param change: function that makes the change
         """
         with self._changed:
@@ -103,8 +106,13 @@ class ParallelRuns(Generic[T]):
             for name in () if self._stopped.is_set() else self._order.grant():
                 if name not in self._threads:  # else it resumes
                     thread = threading.Thread(target=self._work, args=(name,), name=f"ckpt-run-{name}", daemon=True)
-                    self._threads[name] = thread
-                    thread.start()
+                    try:
+                        thread.start()
+                    except RuntimeError as error:
+                        self.change(partial(DeficitRoundRobin.end, table=name))
+                        self._ended.put((name, error))
+                    else:
+                        self._threads[name] = thread
             self._changed.notify_all()
 
     def wait_for_turn(self, name: str, seconds: float) -> bool:

@@ -61,6 +61,23 @@ def test_they_begin_in_the_given_order() -> None:
     assert begun == list("zyxabc")
 
 
+def test_a_run_for_which_there_is_no_thread_has_failed_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, found = threading.Thread.start, dict[str, object]()
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == "ckpt-run-b":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    runs: ParallelRuns[int] = ParallelRuns({name: lambda _: 1 for name in "abc"}, Limits(1, 1, 100))
+    waiting = threading.Thread(target=lambda: found.update(runs.run()), daemon=True)
+    waiting.start()
+    waiting.join(10)
+
+    assert (found["a"], str(found["b"]), found["c"]) == (1, "can't start new thread", 1)
+
+
 def test_an_exception_in_the_calling_thread_stops_what_runs_and_begins_nothing_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
