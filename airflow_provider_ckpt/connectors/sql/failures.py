@@ -15,8 +15,17 @@ if TYPE_CHECKING:
 LOST = "08006"
 """SQLSTATE of a lost connection, for drivers that report none."""
 
-_QUOTED = re.compile(r"(for (?:key|column|function) )?('(?:[^']|'')*'|\"(?:[^\"]|\"\")*\")", re.IGNORECASE)
-"""Pattern of a quoted part of a server's message: a value, unless it follows words that introduce a name."""
+_VALUE_BEFORE_NAME = re.compile(r"(?<!\w)(['\"]).*\1(?= for (?:key|column|function) )", re.IGNORECASE | re.DOTALL)
+"""Pattern of a quoted value that words follow which introduce a name; the value may itself contain quotes."""
+
+_QUOTED = re.compile(
+    r"(for (?:key|column|function) )?(?<!\w)(?:'.*?'(?!\w)|\".*?\"(?!\w))|(?<!\w)['\"].*", re.IGNORECASE | re.DOTALL
+)
+"""Pattern of a quoted part of a server's message: a value, unless it follows words that introduce a name.
+
+The closing quote is missing if the value has several lines, of which the message has the first. An apostrophe, as in
+``can't``, is no quote.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +63,7 @@ def error_info(failure: Failure, kind: ErrorType, operation: str, *, lost: bool)
 
 def without_values(message: str) -> str:
     """Return a server's message without the values that it quotes, since logs and events must not show records."""
+    message = _VALUE_BEFORE_NAME.sub("'…'", message)
     return _QUOTED.sub(lambda found: found[0] if found[1] else "'…'", message)
 
 

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote as quote_path
 from urllib.parse import unquote
 
 from airflow_provider_ckpt.connectors.connection import Connection
@@ -15,6 +16,7 @@ from airflow_provider_ckpt.connectors.sql.columns import Column, Kind, Table
 from airflow_provider_ckpt.connectors.sql.database import WRITES
 from airflow_provider_ckpt.connectors.sql.dialect import SqlDialect
 from airflow_provider_ckpt.connectors.sql.failures import Failure, first_line
+from airflow_provider_ckpt.connectors.sql.names import quote
 from airflow_provider_ckpt.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -51,7 +53,8 @@ class SqliteDialect(SqlDialect):
         """Return SQLAlchemy's address of the file: a URI with which a missing file is not created."""
         import sqlalchemy as sa
 
-        return sa.URL.create(self.drivername, database=f"file:{_path(connection)}", query={"mode": "rw", "uri": "true"})
+        address = f"file:{quote_path(_path(connection))}"
+        return sa.URL.create(self.drivername, database=address, query={"mode": "rw", "uri": "true"})
 
     def namespace(self, connection: Connection) -> tuple[str, str | None]:
         """Return the file's path as OpenLineage's namespace, and None: no database name precedes a table's."""
@@ -95,21 +98,21 @@ class SqliteDialect(SqlDialect):
         :param name: the table's name
         """
         place = schema or "main"
-        query = f"SELECT type, name FROM {_quote(place)}.sqlite_schema WHERE lower(name) = lower(?)"
+        query = f"SELECT type, name FROM {quote(place)}.sqlite_schema WHERE lower(name) = lower(?)"
         kinds = [row for row in connection.exec_driver_sql(query, (name,)) if row[0] in ("table", "view")]
         if not kinds:
             return None
         kind, exact = kinds[0]
-        info = connection.exec_driver_sql(f"PRAGMA {_quote(place)}.table_xinfo({_quote(exact)})").all()
+        info = connection.exec_driver_sql(f"PRAGMA {quote(place)}.table_xinfo({quote(exact)})").all()
         primary = [row.name for row in sorted(info, key=lambda row: row.pk) if row.pk]
         numbered = {primary[0]} if len(primary) == 1 and self._is_rowid(info, primary[0]) else set()
         columns = [_column(row, numbered=row.name in numbered) for row in info if row.hidden != _HIDDEN]
         not_null = {column.name for column in columns if not column.nullable}
         keys = [tuple(primary)] if primary and set(primary) <= not_null else []
         others: list[tuple[str, ...]] = []
-        for index in connection.exec_driver_sql(f"PRAGMA {_quote(place)}.index_list({_quote(exact)})").all():
+        for index in connection.exec_driver_sql(f"PRAGMA {quote(place)}.index_list({quote(exact)})").all():
             if index.unique:
-                rows = connection.exec_driver_sql(f"PRAGMA {_quote(place)}.index_info({_quote(index.name)})").all()
+                rows = connection.exec_driver_sql(f"PRAGMA {quote(place)}.index_info({quote(index.name)})").all()
                 key = tuple(row.name for row in rows)
                 (keys if not index.partial and set(key) <= not_null else others).append(key)
         problem = None if kind == "table" else (f"target {exact} is a view, not a table", "Name a table.")
@@ -235,10 +238,10 @@ class SqliteDialect(SqlDialect):
         """
         if not column.numbered:
             return None
-        names = f"SELECT 1 FROM {_quote(table.schema)}.sqlite_schema WHERE name = 'sqlite_sequence'"
+        names = f"SELECT 1 FROM {quote(table.schema)}.sqlite_schema WHERE name = 'sqlite_sequence'"
         if connection.exec_driver_sql(names).first() is None:
             return None
-        query = f"SELECT seq FROM {_quote(table.schema)}.sqlite_sequence WHERE name = ?"
+        query = f"SELECT seq FROM {quote(table.schema)}.sqlite_sequence WHERE name = ?"
         found = connection.exec_driver_sql(query, (table.name,)).scalar()
         return None if found is None else int(found) + 1
 
@@ -251,7 +254,7 @@ class SqliteDialect(SqlDialect):
         """
         if not column.numbered:
             return None
-        query = f"SELECT sql FROM {_quote(table.schema)}.sqlite_schema WHERE name = ?"
+        query = f"SELECT sql FROM {quote(table.schema)}.sqlite_schema WHERE name = ?"
         sql = str(connection.exec_driver_sql(query, (table.name,)).scalar() or "")
         if re.search(r"\bAUTOINCREMENT\b", sql, re.IGNORECASE):
             return None
@@ -273,10 +276,6 @@ def _path(connection: Connection) -> str:
             hint="Write the path as the connection's host.",
         )
     return path
-
-
-def _quote(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _state(code: int) -> str | None:

@@ -38,10 +38,14 @@ class MariaDb:
 
 
 class Sqlite:
-    """A file."""
+    """A file.
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "shop.sqlite"
+    :param folder: its directory
+    :param name: its name
+    """
+
+    def __init__(self, folder: Path, name: str = "shop.sqlite") -> None:
+        self.path = folder / name
         self.connection = Connection("shop", "sqlite", host=str(self.path))
         self.execute("PRAGMA journal_mode = WAL")
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.sink_protocol import Refused, Sink, SinkContext, Writer
+from airflow_provider_ckpt.connectors.sql import database as databases
 from airflow_provider_ckpt.connectors.sql import mysql
 from airflow_provider_ckpt.connectors.sql.sink import SqlSink
 from airflow_provider_ckpt.connectors.sql.writer import SqlWriter
@@ -107,6 +110,21 @@ class TestFence:
                 old.writer.deliver(task(0), rest)
             assert harness.target() == ids(0)
             assert other.send(task(1), content(1)).outcome is AttemptOutcome.DELIVERED
+
+
+@pytest.mark.parametrize("value", ["O'Brien", "two\nlines", "it's' here", 'say "hello"', "x for key 'y"])
+def test_a_message_about_a_value_shows_no_part_of_it(mariadb: MariaDb, value: str) -> None:
+    mariadb.execute("CREATE TABLE target (name varchar(50) PRIMARY KEY)")
+    mariadb.execute("INSERT INTO target VALUES (%s)", parameters=(value,))
+    with (
+        closing(databases.Database(mariadb.connection, "sink")) as opened,
+        pytest.raises(SinkError) as refused,
+        opened.session("adding a row", writes=True) as connection,
+    ):
+        connection.exec_driver_sql("INSERT INTO target VALUES (%s)", (value,))
+
+    assert refused.value.message.startswith("adding a row: Duplicate entry '…'")
+    assert not [word for word in re.findall(r"\w+", value.replace("for key", "")) if word in refused.value.message[24:]]
 
 
 class TestLostConnections:
@@ -269,6 +287,15 @@ class TestRefusals:
     def test_a_connection_to_no_sql_database(self) -> None:
         with pytest.raises(ConfigError, match="has type 'kafka', which is no SQL database"):
             SqlSink(pipeline(), Connection("shop", "kafka"), SinkContext("ledger", "orders", 1))
+
+    @pytest.mark.parametrize("name", ["shop#2.sqlite", "shop?2.sqlite", "ключ 2.sqlite"])
+    def test_a_file_is_the_one_of_its_whole_name(self, sqlite: Sqlite, name: str) -> None:
+        sqlite.execute("CREATE TABLE target (id bigint)")
+        sqlite.path.rename(sqlite.path.with_name("shop"))
+        other = Sqlite(sqlite.path.parent, name)
+        other.execute("CREATE TABLE target (id bigint)")
+        with closing(databases.Database(other.connection, "sink")) as opened, opened.session("looking") as connection:
+            assert opened.dialect.server_identity(connection) == str(other.path)
 
     def test_a_file_that_does_not_exist_is_not_created(self, sqlite: Sqlite) -> None:
         missing = sqlite.path.with_name("missing.sqlite")
