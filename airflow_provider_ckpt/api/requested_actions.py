@@ -112,13 +112,13 @@ def _on_batches(context: ActionContext, wish: ActionWish) -> Action | None:
     return Action(ActionKind(wish.kind), keys) if keys else None
 
 
-def _rewind(context: ActionContext, wish: ActionWish) -> Action | None:
+def _rewind(context: ActionContext, wish: ActionWish) -> Action:
     time = None if wish.to_time is None else wish.to_time.isoformat()
     target = RewindTarget(position=wish.to_position, time=time)
     return Action(ActionKind.REWIND, positions=resolve_positions(context, target, wish.partition))
 
 
-def _replay(context: ActionContext, wish: ActionWish) -> Action | None:
+def _replay(context: ActionContext, wish: ActionWish) -> Action:
     if wish.start is None or wish.end is None or wish.start >= wish.end:
         raise ConfigError("give start, and an end that is greater.", pipeline=context.pipeline)
     ranges = ((source_partition(context, wish.partition), Range(wish.start, wish.end)),)

@@ -120,7 +120,7 @@ class Action:
     :param batches: for hold, release, skip and cancel: the batches to change; a release without any releases all held
         batches. For actions on the sink: batches to hold, because the sink may contain their rows without a receipt
     :param positions: for rewind and resend: by partition, the first position to read again
-    :param ranges: for replay, recover and resend: pairs of a source partition and a range of it to read again
+    :param ranges: for replay, recover and resend: pairs of a source partition and a range of it to read
     :param dead_letters: for actions on dead letters: the dead letters, oldest first; for resend: the dead letters whose
         replay the sink has lost
     :param newest_first: for a replay of dead letters: whether the newest is sent first

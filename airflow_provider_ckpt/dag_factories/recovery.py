@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 _PREVIEW, _APPROVE, _CARRY_OUT, _REPORT = "preview", "approve", "carry_out", "report"
 _ACTIONS = {
-    "recover": "Recover: read records again that no receipt accounts for",
+    "recover": "Recover: read records that no receipt accounts for",
     "rewind": "Rewind: read again from a position or a time",
     "replay_dead_letters": "Replay dead letters",
     "release": "Release held batches",
@@ -58,7 +58,7 @@ def recovery_dag(
     ckpt_conn_id: str = DEFAULT_CONNECTION,
     **kwargs: Any,
 ) -> DAG:
-    """Create a DAG to repair a pipeline: a user triggers the DAG with an action, which another user approves::
+    """Create a DAG to repair a pipeline: a user triggers the DAG with an action, which a user approves::
 
         preview → approve → carry_out → report
 

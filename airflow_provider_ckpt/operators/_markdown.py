@@ -59,7 +59,7 @@ def approval_body(proposal: Proposal, document: Mapping[str, Any]) -> str:
 
 
 def unsettled_sections(document: Mapping[str, Any]) -> Iterator[str]:
-    """Yield Markdown tables of the ranges that a recovery does not read again, and of the alarms that it does not end.
+    """Yield Markdown tables of the ranges that a recovery does not read, and of the alarms that it does not end.
 
     :param document: result document of an action; that of a recovery's preview has the ranges under the key ``left``
         and the alarms under ``alarms``
@@ -68,7 +68,7 @@ def unsettled_sections(document: Mapping[str, Any]) -> Iterator[str]:
         (item["partition"], f"{position_text(item['range'][0])} up to {item['range'][1]} (exclusive)", item["reason"])
         for item in document.get("left", ())
     ]
-    yield _table(("not read again, or not completely", "", "reason"), left)
+    yield _table(("not read, or not completely", "", "reason"), left)
     alarms = document.get("alarms", ())
     if alarms:
         yield "The next run **still fails**: this does not end the alarm about rows below the checkpoint."
@@ -79,7 +79,7 @@ def unsettled_sections(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _affected_rows(action: Action) -> Iterator[tuple[str, str, str]]:
-    """Yield a table row for each changed column, range that is read again, and selection of dead letters of a batch.
+    """Yield a table row for each changed column, range to read, and selection of dead letters of a batch.
 
     The three cells of a row are, for example, ``dead letters of 0#41``, ``Serialization`` and ``3 records``.
 
@@ -88,7 +88,8 @@ def _affected_rows(action: Action) -> Iterator[tuple[str, str, str]]:
     for change in action.changes:
         yield change, "", ""
     for name, span in action.ranges:
-        yield f"read again from {name}", f"from {position_text(span.start)}", f"up to {span.end} (exclusive)"
+        verb = "read from" if action.kind is ActionKind.RECOVER else "read again from"
+        yield f"{verb} {name}", f"from {position_text(span.start)}", f"up to {span.end} (exclusive)"
     for dead_letters in action.dead_letters:
         yield f"dead letters of {dead_letters.key}", dead_letters.error_type, f"{dead_letters.records} records"
 

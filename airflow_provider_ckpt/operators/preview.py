@@ -160,7 +160,7 @@ class CkptPreviewOperator(CkptActionOperator, SkipMixin):
         """Return the document of a preview that found nothing to do.
 
         :param context: ledger, pipeline, actor and reason of the action
-        :param unsettled: for a recovery, the ranges that are not read again (``left``) and the alarms that are not
+        :param unsettled: for a recovery, the ranges that are not read (``left``) and the alarms that are not
             ended (``alarms``)
         """
         from airflow_provider_ckpt.operators._markdown import unsettled_sections

@@ -14,7 +14,7 @@ class CkptRecoverOperator(CkptActionOperator):
     """Find records above the low watermark that no receipt accounts for, and have the next run read them.
 
     The task returns the ranges with such records (key ``missing``), those that the next run reads
-    (``to_be_read_again``), and those that are left to a user (``left``). With an append sink, records that appeared
+    (``to_be_read``), and those that are left to a user (``left``). With an append sink, records that appeared
     late are read by position, only where no record was read before; late records that cannot be distinguished from
     records that were read are only listed. With an upsert sink, the partition is rewound to its low watermark
     (``rewinds_to``), so that the sink receives everything after it in order.

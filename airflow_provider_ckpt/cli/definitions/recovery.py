@@ -82,9 +82,8 @@ def reread_commands() -> Iterable[CLICommand]:
     yield define_command(
         "recover",
         "recover.recover",
-        "Find records that neither a receipt nor a batch accounts for, and read them again",
+        "Find records that no receipt accounts for, and have the next run read them",
         *(arguments.PIPELINE, arguments.REASON, arguments.DRY_RUN, arguments.DECLARATION),
-        more="The next run reads them.",
     )
     yield define_command(
         "adopt",

@@ -153,7 +153,7 @@ def carry_out(context: ActionContext, action: Action) -> dict[str, Any]:
     return apply_in_ledger(context, action)
 
 
-def _rewind(context: ActionContext, request: ActionRequest) -> Action | None:
+def _rewind(context: ActionContext, request: ActionRequest) -> Action:
     """Return the rewind of the requested partition to the requested position or time.
 
     :param context: ledger and pipeline
@@ -193,13 +193,13 @@ def _release(context: ActionContext, request: ActionRequest) -> Action | None:
     return Action(ActionKind.RELEASE, keys) if keys else None
 
 
-def _skip(context: ActionContext, request: ActionRequest) -> Action | None:
+def _skip(context: ActionContext, request: ActionRequest) -> Action:
     if not request.batches:
         raise ConfigError("name the batches to skip.", pipeline=context.pipeline)
     return Action(ActionKind.SKIP, parse_batch_keys(request.batches))
 
 
-def _force_stop(_: ActionContext, __: ActionRequest) -> Action | None:
+def _force_stop(_: ActionContext, __: ActionRequest) -> Action:
     return Action(ActionKind.FORCE_STOP)
 
 
@@ -209,7 +209,7 @@ def _resume(context: ActionContext, _: ActionRequest) -> Action | None:
     return None if phase == Phase.RUNNING else Action(ActionKind.RESUME)
 
 
-def _resend(context: ActionContext, request: ActionRequest) -> Action | None:
+def _resend(context: ActionContext, request: ActionRequest) -> Action:
     """Return the action ``resend_to_sink``: accept a changed sink, so that runs send its lost records again.
 
     :param context: ledger and pipeline
@@ -223,7 +223,7 @@ def _resend(context: ActionContext, request: ActionRequest) -> Action | None:
     return accept_sink.make_acceptance(context.setup(), resend=True, start=start)
 
 
-def _keep_sink(context: ActionContext, _: ActionRequest) -> Action | None:
+def _keep_sink(context: ActionContext, _: ActionRequest) -> Action:
     """Return the action ``keep_sink``: accept a changed sink, so that runs continue from the checkpoint.
 
     :raises LedgerStateError: if the sink has not changed
@@ -232,11 +232,11 @@ def _keep_sink(context: ActionContext, _: ActionRequest) -> Action | None:
     return accept_sink.make_acceptance(context.setup(), resend=False)
 
 
-def _move(context: ActionContext, _: ActionRequest) -> Action | None:
+def _move(context: ActionContext, _: ActionRequest) -> Action:
     return accept_sink.make_move(context.setup())
 
 
-def _adopt(context: ActionContext, request: ActionRequest) -> Action | None:
+def _adopt(context: ActionContext, request: ActionRequest) -> Action:
     """Return the action ``adopt``, by which this ledger takes over the receipts of the requested ledger.
 
     :raises ConfigError: if no ledger is named
@@ -246,7 +246,7 @@ def _adopt(context: ActionContext, request: ActionRequest) -> Action | None:
     return Action(ActionKind.ADOPT, ledger_id=request.ledger_id)
 
 
-def _accept_schema(context: ActionContext, _: ActionRequest) -> Action | None:
+def _accept_schema(context: ActionContext, _: ActionRequest) -> Action:
     """Return the action ``accept_schema``: accept the columns that the source has now.
 
     :param context: ledger and pipeline

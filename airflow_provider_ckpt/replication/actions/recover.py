@@ -141,13 +141,11 @@ def _remaining_alarms(alarm: PlanningAlarm, reread_ranges: Sequence[Range], left
             found[evidence.description] = "positions were assigned again, or there are too many new rows to compare"
         elif beyond := not_covered(evidence.late_ranges, reread_ranges):
             found[evidence.description] = (
-                f"this does not read the rows in {len(beyond)} ranges again, the first of them {beyond[0]}: they lie "
-                "below the low watermark, or cannot be distinguished from rows that were read before"
+                f"this does not read the rows in {len(beyond)} ranges, the first of them {beyond[0]}: they lie below "
+                " the low watermark, or cannot be distinguished from rows that were read before"
             )
         elif left and evidence.late_ranges:
-            found[evidence.description] = (
-                f"it is unknown which rows of {left[0]} came late, so none of them are read again"
-            )
+            found[evidence.description] = f"it is unknown which rows of {left[0]} came late, so this reads none of them"
     return found
 
 
@@ -203,8 +201,8 @@ def recover(setup: PipelineContext, *, dry_run: bool, actor: str, reason: str | 
     :param dry_run: only find these records, and change nothing
     :param actor: the user who requests the action, such as ``cli:ann@host7``
     :param reason: the user's explanation, which the audit log stores
-    :returns: JSON-ready dict of the missing ranges (``missing``), those that the next run reads (``to_be_read_again``),
-        the positions of a rewind (``rewinds_to``), the result of the action, and the ranges (``left``) and alarms
+    :returns: JSON-ready dict of the missing ranges (``missing``), those that the next run reads (``to_be_read``), the
+        positions of a rewind (``rewinds_to``), the result of the action, and the ranges (``left``) and alarms
         (``alarms``) that it does not settle
     """
     unaccounted = find_unaccounted(setup)
@@ -218,7 +216,7 @@ def recover(setup: PipelineContext, *, dry_run: bool, actor: str, reason: str | 
         "pipeline": setup.pipeline.name,
         "dry_run": dry_run,
         "missing": [item.to_json() for item in unaccounted.found],
-        "to_be_read_again": [item.to_json() for item in unaccounted.to_read],
+        "to_be_read": [item.to_json() for item in unaccounted.to_read],
         "rewinds_to": dict(action.positions) if action is not None else {},
         "applied": result is not None and result.applied,
         "intent": None if result is None else result.intent,

@@ -95,7 +95,7 @@ def test_a_recovery_reads_the_stretches_that_were_shown(people: People) -> None:
     damage(tables.partition.update().values(low=0))
     chain = Chain(people, action="recover")
 
-    assert f"read again from {people.partition}" in chain.preview()["body"].replace("\\", "")
+    assert f"read from {people.partition}" in chain.preview()["body"].replace("\\", "")
     chain.answer()
 
     ranges = [e["detail"]["action"]["ranges"] for e in events(people) if e["kind"] == "recover"]

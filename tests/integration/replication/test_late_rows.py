@@ -361,7 +361,7 @@ class TestTold:
         body = "\n\n".join(unsettled_sections(proposed.open))
 
         assert proposed.action is None
-        assert "not read again, or not completely" in body
+        assert "not read, or not completely" in body
         assert "The next run **still fails**" in body
         assert "50 rows came below it" in body
         assert "airflow ckpt rewind orders" in body.replace("\\", "")
