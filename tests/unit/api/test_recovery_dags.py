@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.models.serialized_dag import SerializedDagModel
 
 from airflow_provider_ckpt.api import recovery_dags
 from airflow_provider_ckpt.api.models.actions import ActionWish
@@ -37,7 +38,7 @@ def form(*pipelines: str) -> dict[str, Any]:
 
 
 def test_a_recovery_dag_is_found_behind_a_thousand_dags_of_pipelines(monkeypatch: pytest.MonkeyPatch) -> None:
-    dags = {f"pipeline_{number}": {"dag": {"params": []}} for number in range(1000)}
+    dags: dict[str, Any] = {f"pipeline_{number}": {"dag": {"params": []}} for number in range(1000)}
     dags |= {"zz_care": form("orders", "visits"), "zz_other": form("visits"), HIDDEN: form("orders")}
     together: list[int] = []
 
@@ -54,7 +55,7 @@ def test_a_recovery_dag_is_found_behind_a_thousand_dags_of_pipelines(monkeypatch
         return [SimpleNamespace(dag_id=name, data=dags[name]) for name in dag_ids]
 
     monkeypatch.setattr(recovery_dags, "create_session", session)
-    monkeypatch.setattr(recovery_dags.SerializedDagModel, "get_latest_serialized_dags", latest)
+    monkeypatch.setattr(SerializedDagModel, "get_latest_serialized_dags", latest)
     access: Any = Rights()
 
     found = recovery_forms(access, "orders", ActionWish(kind="recover"))
