@@ -16,6 +16,7 @@ from pymysql.connections import MySQLResult
 from airflow_provider_ckpt.connectors.sql.columns import Kind, Table
 from airflow_provider_ckpt.connectors.sql.mysql_result import read_columns
 from airflow_provider_ckpt.connectors.sql.mysql_table import quote
+from airflow_provider_ckpt.core.errors import SinkError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,10 +29,19 @@ _CHUNK_BYTES = 1 << 20
 _MANY_BYTES = 1 << 20
 """Size in bytes from which on LOAD DATA is used for few rows, too."""
 
+_MAY_BE_TOO_LONG = 1 << 19
+"""Size of rows in bytes below which none of them exceeds the smallest usual ``max_allowed_packet``."""
+
 _ESCAPES = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\0", "\\0"))
 _NULL = "\\N"
 _ASSIGNED = {Kind.BINARY: "UNHEX({})", Kind.BIT: "CAST({} AS UNSIGNED)"}
 """SQL expressions that convert a text which LOAD DATA has read (``{}``), by the kinds of column that need this."""
+
+_LONGEST_ESCAPE = 4
+"""Greatest number of bytes that one character or byte of a value takes in a statement."""
+
+_STATEMENT_BYTES = 1 << 16
+"""Room for the names of table and columns in a statement, in bytes."""
 
 _SAVEPOINT = "ckpt_load"
 
@@ -137,10 +147,34 @@ def insert(connection: sa.Connection, target: Table, rows: pa.Table, key: Sequen
         replaced = ", ".join(f"{_escaped(name)} = VALUES({_escaped(name)})" for name in others)
         statement += f" ON DUPLICATE KEY UPDATE {replaced}"
     values = list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+    if rows.nbytes >= _MAY_BE_TOO_LONG:
+        _refuse_long_rows(connection, target, values)
     taken = int(connection.exec_driver_sql(statement, values).rowcount)
     if key and rows.num_rows <= taken <= 2 * rows.num_rows:
         return int(rows.num_rows)
     return taken
+
+
+def _refuse_long_rows(connection: sa.Connection, target: Table, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Raise an error if a row does not fit into one statement, for which the server would end the connection.
+
+    :param connection: the connection
+    :param target: the target
+    :param rows: the rows, as tuples of values
+    :raises SinkError: if the values of a row, as they are sent, have more bytes than the server accepts
+    """
+    most = int(connection.exec_driver_sql("SELECT @@max_allowed_packet").scalar_one())
+    driver = _driver(connection)
+    for row in rows:
+        if sum(len(value) for value in row if isinstance(value, str | bytes)) * _LONGEST_ESCAPE < most:
+            continue
+        size = sum(len(driver.escape(value, driver.encoders).encode("utf-8", "surrogateescape")) for value in row)
+        if size + _STATEMENT_BYTES > most:
+            raise SinkError(
+                f"a row for {target.label} takes {size:,} bytes in a statement, and the server accepts {most:,} "
+                "(max_allowed_packet); raise max_allowed_packet of the server, or leave the long column out by "
+                "source.columns."
+            )
 
 
 def fetch_columns(connection: sa.Connection, query: sa.Executable) -> list[pa.Array]:

@@ -201,6 +201,22 @@ def test_keys_that_the_collation_takes_for_one_are_one(mariadb: MariaDb, number:
     assert mariadb.execute("SELECT code, v FROM target WHERE code = 'k0'") == [("k0", 99)]
 
 
+def test_a_row_that_no_statement_can_hold_is_an_error_that_names_the_setting(mariadb: MariaDb) -> None:
+    mariadb.execute("CREATE TABLE target (id int PRIMARY KEY, v longtext)")
+    [(before,)] = mariadb.execute("SELECT @@GLOBAL.max_allowed_packet")
+    mariadb.execute("SET GLOBAL max_allowed_packet = 1048576")
+    try:
+        rows = pa.table({"id": [1, 2], "v": ["a" * 500_000, "'" * 600_000]})
+        refused = deliver(mariadb, rows, mode="upsert", key=["id"]).outcome.error
+        assert refused is not None
+        assert "max_allowed_packet" in refused.message
+        assert not refused.is_outage
+        delivery = deliver(mariadb, rows.slice(0, 1), mode="upsert", key=["id"])
+        assert delivery.outcome.outcome is AttemptOutcome.DELIVERED, delivery.outcome.error
+    finally:
+        mariadb.execute(f"SET GLOBAL max_allowed_packet = {before}")
+
+
 def test_zero_in_a_numbered_column_stays_zero(mariadb: MariaDb) -> None:
     mariadb.execute("CREATE TABLE target (id int AUTO_INCREMENT PRIMARY KEY)")
 
