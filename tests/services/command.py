@@ -59,7 +59,7 @@ class CkptCommand:
             start_new_session=True,
         )
 
-    def run(self, *arguments: str, seconds: float = 180) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str, seconds: float = 600) -> subprocess.CompletedProcess[str]:
         """Run ``airflow ckpt`` to its end.
 
         :param seconds: how long it may take
