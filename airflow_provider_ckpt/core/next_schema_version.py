@@ -198,6 +198,9 @@ def _rename(
     columns: dict[str, VersionColumn], old: VersionColumn, after: SourceColumn, *, kept_out: bool
 ) -> tuple[str, list[TargetStep]]:
     new = replace(old, name=after.name, number=after.number, type=after.type)
+    restored = old.gets_back_type(after.type)
+    if restored:
+        new = replace(new, state=ColumnState.READ, kept="")
     renamed = {new.name if key == old.name else key: new if key == old.name else item for key, item in columns.items()}
     columns.clear()
     columns.update(renamed)
@@ -206,7 +209,7 @@ def _rename(
     steps = [TargetStep(StepKind.RENAME, old.name, new.name)]
     if new.state is not ColumnState.REFUSED:
         steps.append(TargetStep(StepKind.WIDEN, new.name, new.type))
-    return "the target's column is renamed", steps
+    return f"the target's column is renamed{', and it is read again' if restored else ''}", steps
 
 
 def _alter(

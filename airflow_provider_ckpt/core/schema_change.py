@@ -179,7 +179,8 @@ def _moves_positions(change: Change, use: ColumnUse) -> bool:
 def _keys(change: Change, policy: SchemaPolicy, is_wider: IsWider) -> list[str]:
     """Return the keys of the section ``schema`` that must all allow a change, such as ``new_column`` for a new column.
 
-    A rename needs ``renamed_column`` and, unless that is ``follow``, the keys of a dropped and of a new column.
+    A rename needs ``renamed_column`` and, unless that is ``follow``, the keys of a dropped and of a new column. If a
+    refused column gets back the type of the target's column with its new name, no key for types is needed.
 
     :param change: the change
     :param policy: the policy for this column
@@ -191,6 +192,8 @@ def _keys(change: Change, policy: SchemaPolicy, is_wider: IsWider) -> list[str]:
     if change.kind in (ChangeKind.REPLACED, ChangeKind.RENAMED) and not follows:
         keys += [ChangeKind.DROPPED, ChangeKind.NEW]
     keeps_column = change.kind is ChangeKind.REPLACED or follows
+    if before is not None and after is not None and follows and before.gets_back_type(after.type):
+        return [key.value for key in keys]
     if keeps_column and before is not None and after is not None and before.type != after.type:
         keys.append(ChangeKind.WIDER if is_wider(change.name, before.type, after.type) else ChangeKind.OTHER_TYPE)
     return [key.value for key in keys]

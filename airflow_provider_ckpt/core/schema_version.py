@@ -73,6 +73,13 @@ class VersionColumn:
         """
         return "other_type" if self.kept and not self.added_again else "new_column"
 
+    def gets_back_type(self, kind: str) -> bool:
+        """Return whether the column is refused for its type, and a type is that of the target's column.
+
+        :param kind: the type that the column has in the source now
+        """
+        return self.state is ColumnState.REFUSED and self.refused_by == "other_type" and kind == self.kept
+
     def to_json(self) -> list[Any]:
         """Return the column as a JSON-ready list; :meth:`from_json` is the inverse."""
         refusal = [self.kept, *([True] if self.added_again else [])] if self.kept else []

@@ -11,6 +11,10 @@ _RUN = "replication/run/schema_versions.py"
 _UNIT = "tests/unit/core/test_schema_change.py"
 _RUNS = "tests/integration/replication/test_schema_changes.py"
 _WAITING = f"{_UNIT}::test_batches_without_a_verdict_are_read_without_a_dropped_column_before_a_new_one_begins"
+_RESTORED = (
+    f"{_UNIT}::test_a_refused_column_that_gets_another_name_and_the_targets_type_at_once_is_renamed_and_read"
+    "[int-False-follow-None]"
+)
 _CRASHED = f"{_RUNS}::test_a_crash_between_the_receipt_and_the_ledger_changes_the_target_once"
 
 OF_SCHEMA_CHANGE: Sequence[Mutant] = (
@@ -40,6 +44,22 @@ OF_SCHEMA_CHANGE: Sequence[Mutant] = (
         "AND {{2}}::bigint IS NOT NULL FOR SHARE",
         test=f"{_RUNS}::test_a_run_that_was_fenced_changes_nothing_and_a_version_is_applied_once",
         text=True,
+    ),
+    Mutant(
+        "schema: a refused column that gets back its type under another name needs a key for types",
+        _CORE,
+        "_keys",
+        "before is not None and after is not None and follows and before.gets_back_type(after.type)",
+        "False",
+        test=_RESTORED,
+    ),
+    Mutant(
+        "schema: a refused column that gets back its type under another name stays refused",
+        "core/next_schema_version.py",
+        "_rename",
+        "old.gets_back_type(after.type)",
+        "False",
+        test=_RESTORED,
     ),
     Mutant(
         "schema: versions that only the sink has are not read",

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from airflow_provider_ckpt.core.action import ActionKind
+from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.replayable_dead_letters import Selection
 from airflow_provider_ckpt.replication.actions.accept_schema import make_acceptance
 from airflow_provider_ckpt.replication.actions.carry_out_action import (
@@ -104,6 +105,27 @@ def test_a_type_that_is_changed_back_is_read_again(refusing: Replication) -> Non
 
     assert differences(refusing, "id, name, size", "id NOT BETWEEN 11 AND 15") == []
     assert versions(refusing)[-1].decision == ("column size (text) has type integer now: it is read again",)
+
+
+def test_a_type_that_is_changed_back_together_with_the_name_is_read_again_where_renames_are_followed(
+    refusing: Replication,
+) -> None:
+    following = refusing.changed(schema={"renamed_column": "follow"})
+    execute(following.dsn, "ALTER TABLE items ALTER size TYPE text")
+    insert(following, 11, 16, "id, name, size", "i, 'n', i::text")
+    assert following.run().records.dead_lettered == 5
+    execute(following.dsn, "ALTER TABLE items RENAME size TO amount", "ALTER TABLE items ALTER amount TYPE int USING 1")
+    insert(following, 16, 21, "id, name, amount", "i, 'n', i")
+
+    with pytest.raises(ConfigError, match=r"column size \(text\) was renamed to amount, and schema.renamed_column is"):
+        refusing.run()
+    assert following.run().records.delivered == 5
+
+    assert target_columns(following)["amount"] == "integer"
+    assert differences(following, "id, name, amount", "id > 15") == []
+    assert versions(following)[-1].decision == (
+        "column size (text) was renamed to amount: the target's column is renamed, and it is read again",
+    )
 
 
 def test_rows_that_where_filters_are_not_refused(refusing: Replication) -> None:

@@ -238,6 +238,34 @@ def test_a_dropped_column_that_is_added_again_is_refused_until_the_policy_admits
     assert wider.columns[1].state is ColumnState.REFUSED
 
 
+@pytest.mark.parametrize(
+    ("kind", "added_again", "renamed", "frozen"),
+    [
+        ("int", False, "follow", None),
+        ("int", False, "freeze", "schema.renamed_column is freeze"),
+        ("bigint", False, "follow", "does not have all values of the old type"),
+        ("int", True, "follow", "does not have all values of the old type"),
+    ],
+)
+def test_a_refused_column_that_gets_another_name_and_the_targets_type_at_once_is_renamed_and_read(
+    kind: str, added_again: bool, renamed: str, frozen: str | None
+) -> None:
+    refused = VersionColumn("c", 2, "text", ColumnState.REFUSED, "int", added_again=added_again)
+    now = (SourceColumn("id", 1, "int"), SourceColumn("d", 2, kind))
+    policy = SchemaPolicy("dead_letter", "evolve", "keep", renamed, "dead_letter")
+
+    decision = decide((column("id", 1), refused), now, policy, ColumnUse(), is_wider, unresolved=False)
+
+    if frozen is not None:
+        assert isinstance(decision, Frozen)
+        assert frozen in decision.reasons[0]
+        return
+    assert isinstance(decision, NextVersion)
+    assert decision.columns == (column("id", 1), column("d", 2))
+    assert decision.steps[0] == TargetStep(StepKind.RENAME, "c", "d")
+    assert is_followed(decision.columns, now, policy)
+
+
 def test_what_no_target_can_follow_is_frozen_even_if_it_is_accepted() -> None:
     before = (column("id", 1), column("a", 2), column("b", 3))
     use = ColumnUse(("id",), chosen=True, used=lambda name: name == "a")
