@@ -47,7 +47,8 @@ def apply(pipeline_state: PipelineState, action: Action, *, reason: str) -> list
         return phases[action.kind](reason=reason)
     if action.kind is ActionKind.REWIND:
         _check_cancelled_replays(pipeline_state, action)
-        return _rewind(pipeline_state, action, reason) + _cancel_replays(pipeline_state, action, reason)
+        events = _rewind(pipeline_state, action, reason)
+        return events + cancel_replays(pipeline_state, action.cancelled_replays, reason)
     if action.kind in _SIDE_KINDS:
         return _re_read(pipeline_state, action, _SIDE_KINDS[action.kind])
     if action.kind in DEAD_LETTER_ACTIONS:
@@ -74,7 +75,8 @@ def _change_sink(pipeline_state: PipelineState, action: Action, reason: str) -> 
     events = _rewind(pipeline_state, action, reason) if action.positions else []
     for name, span in action.ranges:
         events += resend_range(pipeline_state, name, span)[1]
-    return events + [event for step in steps for event in step()] + _cancel_replays(pipeline_state, action, reason)
+    events += [event for step in steps for event in step()]
+    return events + cancel_replays(pipeline_state, action.cancelled_replays, reason)
 
 
 def _check_cancelled_replays(pipeline_state: PipelineState, action: Action) -> None:
@@ -87,19 +89,19 @@ def _check_cancelled_replays(pipeline_state: PipelineState, action: Action) -> N
             )
 
 
-def _cancel_replays(pipeline_state: PipelineState, action: Action, reason: str) -> list[Event]:
-    """Plan the rest of each side partition in ``action.cancelled_replays``, then skip all of its unresolved batches.
+def cancel_replays(pipeline_state: PipelineState, names: Iterable[str], reason: str) -> list[Event]:
+    """Plan the rest of side partitions that replay dead letters, then skip all of their unresolved batches.
 
-    The rest is planned because only batches can be skipped. These side partitions replay dead letters whose records the
-    rewind or resend reads again. Without this step, the records would be delivered twice.
+    The rest is planned because only batches can be skipped. A rewind, a resend or a refresh reads the records of these
+    dead letters again. Without this step, the records would be delivered twice.
 
     :param pipeline_state: the pipeline's partitions, which are changed
-    :param action: the rewind or resend
-    :param reason: the actor's reason, stored in the events
+    :param names: ids of the side partitions
+    :param reason: the reason, stored in the events
     :return: the events for the audit log
     """
     events: list[Event] = []
-    for partition in map(pipeline_state.partition, action.cancelled_replays):
+    for partition in map(pipeline_state.partition, names):
         for span in partition.unplanned():
             events += partition.plan(span)
         for batch in list(partition.blocking.values()):

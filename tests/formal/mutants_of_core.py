@@ -286,7 +286,7 @@ OF_CORE: Sequence[Mutant] = (
     Mutant(
         "a rewind leaves a replay of dead letters whose records it reads again",
         "core/apply_action.py",
-        "_cancel_replays",
+        "cancel_replays",
         "list(partition.blocking.values())",
         "[]",
         test=f"{_UNIT}/test_apply_action.py::TestTakenBack::test_what_a_replay_has_not_delivered_is_given_up_with_the_act"

@@ -64,6 +64,14 @@ OF_REFRESH: Sequence[Mutant] = (
         test=_PUBLISHED,
     ),
     Mutant(
+        "refresh: a replay of dead letters goes on, whose records it reads again",
+        "ledger/commands/refresh.py",
+        "RefreshCommands.begin_refresh",
+        "unfinished_replays(work, [(partition, _ALL)])",
+        "()",
+        test=f"{_RUNS}::test_a_refresh_cancels_a_replay_that_would_deliver_its_records_twice",
+    ),
+    Mutant(
         "refresh: one of another process is continued",
         _CORE,
         "next_step",

@@ -7,6 +7,7 @@ empty table.
 
 from __future__ import annotations
 
+import logging
 from contextlib import closing
 from datetime import UTC
 from typing import Any
@@ -30,6 +31,11 @@ from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, SinkError
 from airflow_provider_ckpt.core.receipt import Counts, Receipt
 from airflow_provider_ckpt.core.refresh import ReplaceLimits
 from airflow_provider_ckpt.core.wave_messages import BatchTask, Outcome
+
+log = logging.getLogger(__name__)
+
+_LOCK_TIMEOUT = "10s"
+"""Time for which dropping a staging table waits for sessions that read it, such as that of a backup."""
 
 _MAY_CREATE = "SELECT pg_catalog.has_schema_privilege({0}::text, 'CREATE'), pg_catalog.row_security_active({1}::oid)"
 
@@ -64,6 +70,8 @@ class PostgresReplacingSink(PostgresSink):
     def prepare_staging(self, epoch: int, generation: int, abandoned_from: int | None) -> None:  # noqa: ARG002
         """Drop the pipeline's staging tables of earlier refreshes and create a new one; see :class:`ReplacingSink`.
 
+        A table that another session reads for longer than 10 s stays, and a later refresh drops it.
+
         :param epoch: epoch of the run
         :param generation: generation of the new refresh
         :param abandoned_from: has no effect, since a staging table never becomes a part of the target
@@ -72,12 +80,12 @@ class PostgresReplacingSink(PostgresSink):
         with self._session("creating a staging table") as fetch:
             target = self._target(fetch)
             bookkeeping = BookkeepingTables(target.schema)
-            fetch("BEGIN; SELECT 1", [])
+            fetch(f"BEGIN; SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'; SELECT 1", [])
             rows = fetch(bookkeeping.lock_fence, [self._context.ledger, self._context.pipeline])
             fenced = int(rows[0][0]) if rows else 0
             if fenced == epoch:
                 for name in own_staging_tables(fetch, target, self._context):
-                    fetch(f"DROP TABLE {name}; SELECT 1", [])
+                    self._drop_unless_locked(fetch, name)
                 fetch(f"{create_staging(target, generation, self._context)}; SELECT 1", [])
             fetch("COMMIT; SELECT 1", [])
             refuse_unless_current(fenced, epoch, bookkeeping.place, self._pipeline)
@@ -126,12 +134,15 @@ class PostgresReplacingSink(PostgresSink):
         client = open_psycopg(self._connection, f"{session_prefix(context)}{epoch}", ErrorType.SINK)
         with closing(client):
             try:
-                return self._publish(client, target, task, context, limits)
+                outcome = self._publish(client, target, task, context, limits)
             except psycopg2.Error as error:
                 info = error_info(error, ErrorType.SINK, operation, lost=client.closed != 0)
+                return Outcome(task.key, task.attempt, AttemptOutcome.FAILED, error=info)
             except SinkError as error:
-                info = error.info
-        return Outcome(task.key, task.attempt, AttemptOutcome.FAILED, error=info)
+                return Outcome(task.key, task.attempt, AttemptOutcome.FAILED, error=error.info)
+            if outcome.outcome is AttemptOutcome.DELIVERED:
+                self._drop_published(client, staging_sql(target, task.key.generation))
+        return outcome
 
     def _publish(
         self, client: Any, target: Table, task: BatchTask, context: SinkContext, limits: ReplaceLimits | None
@@ -230,8 +241,42 @@ class PostgresReplacingSink(PostgresSink):
                 rows.refuse_other_rows(task, present, self._name, self._pipeline)
             key = [self._context.ledger, self._context.pipeline, *task.key.to_json()]
             cursor.execute(bookkeeping.store_added(str(present)).format(*map(literal, key)))
-            cursor.execute(f"DROP TABLE {staging}")
         return True
+
+    def _drop_unless_locked(self, fetch: Fetch, staging: str) -> None:
+        """Drop a staging table in the open transaction, unless another session keeps the table locked for 10 s.
+
+        :param fetch: runs a statement and returns its rows
+        :param staging: schema and name of the table as SQL
+        """
+        from psycopg2 import errors
+
+        fetch("SAVEPOINT ckpt_drop; SELECT 1", [])
+        try:
+            fetch(f"DROP TABLE {staging}; SELECT 1", [])
+        except errors.LockNotAvailable as error:
+            fetch("ROLLBACK TO SAVEPOINT ckpt_drop; SELECT 1", [])
+            self._warn_not_dropped(staging, error)
+
+    def _drop_published(self, client: Any, staging: str) -> None:
+        """Drop the staging table of a refresh that is published; if that fails, the next refresh drops it.
+
+        The publication is committed before, so that the target is not locked while a session reads the staging table.
+
+        :param client: psycopg2 connection in autocommit mode, outside of any transaction
+        :param staging: schema and name of the table as SQL
+        """
+        import psycopg2
+
+        try:
+            with client.cursor() as cursor:
+                cursor.execute(f"SET lock_timeout = '{_LOCK_TIMEOUT}'; DROP TABLE IF EXISTS {staging}")
+        except psycopg2.Error as error:
+            self._warn_not_dropped(staging, error)
+
+    def _warn_not_dropped(self, staging: str, error: Exception) -> None:
+        message = error_info(error, ErrorType.SINK, f"dropping {staging}").message
+        log.warning("pipeline %s: %s. The next refresh drops the table.", self._pipeline, message)
 
     def _staged(self, fetch: Fetch, key: BatchKey, target: Table) -> StagedRows:
         """Return which rows a refresh has staged according to its receipts: their positions and their number.

@@ -6,7 +6,7 @@ state before and after.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -61,6 +61,7 @@ def apply(work: UnitOfWork, action: Action, *, actor: str, reason: str | None) -
     _record_outcomes(work, events)
     generations.record_generations(work, events, reason)
     _update_dead_letter_index(work, action, events)
+    park_skipped(work, events)
     if action.kind in SINK_ACTIONS:
         clear_state(work.connection, pipeline)
         for item in work.touched_partitions:
@@ -126,7 +127,17 @@ def _replays_read_again(work: UnitOfWork, action: Action) -> tuple[str, ...]:
     for name, start in action.positions.items():
         end = partitions[name].planned_end if name in partitions else start
         ranges += [(name, Range(start, end))] if start < end else []
-    waiting = dead_letter_index.load(work.connection, work.lease.pipeline) if ranges else ()
+    return unfinished_replays(work, ranges) if ranges else ()
+
+
+def unfinished_replays(work: UnitOfWork, ranges: Collection[tuple[str, Range]]) -> tuple[str, ...]:
+    """Return the ids of the side partitions of unfinished replays that send records of some ranges of the source.
+
+    :param work: partitions of the pipeline, loaded under its lease in the command's transaction
+    :param ranges: pairs of a source partition and a range of it
+    """
+    partitions = work.pipeline_state.partitions
+    waiting = dead_letter_index.load(work.connection, work.lease.pipeline)
     return tuple(sorted({entry.replay for entry in replaying_within(waiting, ranges) if entry.replay in partitions}))
 
 
@@ -208,10 +219,20 @@ def _update_dead_letter_index(work: UnitOfWork, action: Action, events: Sequence
             dead_letter_index.set_state(
                 connection, pipeline, replay.dead_letters, DeadLetterState.REPLAYING, event.partition
             )
-        elif event.kind == "skipped" and event.seq is not None and event.partition in work.replays:
+
+
+def park_skipped(work: UnitOfWork, events: Iterable[Event]) -> None:
+    """Give the dead letters of skipped batches of replays their former state in the index back.
+
+    :param work: partitions of the pipeline, loaded under its lease in the command's transaction
+    :param events: the events of a command
+    """
+    for event in events:
+        if event.kind == "skipped" and event.seq is not None and event.partition in work.replays:
             span = Range(*event.detail["range"])
             replay = work.replays[event.partition]
-            dead_letter_index.park_again(connection, pipeline, [placed.dead_letters for placed in replay.within(span)])
+            sent = [placed.dead_letters for placed in replay.within(span)]
+            dead_letter_index.park_again(work.connection, work.lease.pipeline, sent)
 
 
 _ATTEMPT_OUTCOMES = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -11,21 +12,26 @@ from typing import TYPE_CHECKING, cast
 import psycopg2
 import pytest
 
+from airflow_provider_ckpt.connectors.batch_content import BatchContent
+from airflow_provider_ckpt.connectors.postgres import replacing_sink
 from airflow_provider_ckpt.connectors.postgres.full_source import PostgresFullSource
 from airflow_provider_ckpt.connectors.postgres.replacing_sink import PostgresReplacingSink
-from airflow_provider_ckpt.connectors.sink_protocol import SinkContext, unwrapped
+from airflow_provider_ckpt.connectors.postgres.writer import PostgresWriter
+from airflow_provider_ckpt.connectors.sink_protocol import Refused, SinkContext, unwrapped
 from airflow_provider_ckpt.core.action import Action, ActionKind
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, BatchState
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
-from airflow_provider_ckpt.core.errors import CkptError, FencedError, SinkChangedError
+from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo, ErrorType, FencedError, SinkChangedError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.core.refresh import ReplaceLimits
-from airflow_provider_ckpt.core.wave_messages import BatchTask
+from airflow_provider_ckpt.core.replayable_dead_letters import Selection
+from airflow_provider_ckpt.core.wave_messages import BatchTask, Outcome
 from airflow_provider_ckpt.ledger.types import ActionResult
 from airflow_provider_ckpt.replication.actions.accept_sink import make_acceptance
 from airflow_provider_ckpt.replication.actions.carry_out_action import ActionContext, change_sink
+from airflow_provider_ckpt.replication.actions.dead_letters import make_action
 from airflow_provider_ckpt.replication.observe.preview import preview
 from airflow_provider_ckpt.replication.observe.sink_audit import audit_sink
 from airflow_provider_ckpt.replication.run.acquire import acquire
@@ -280,6 +286,31 @@ def test_rows_that_the_target_refuses_are_dead_letters_and_the_others_are_publis
     assert scalar(countries.dsn, "SELECT headers ->> 'x-ckpt-source-position' FROM ckpt_sink_dead_letter") == "0"
 
 
+def test_a_refresh_cancels_a_replay_that_would_deliver_its_records_twice(
+    countries: Replication, target: RefreshedTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute(countries.dsn, "ALTER TABLE copied DROP CONSTRAINT copied_pkey, ADD CONSTRAINT small CHECK (id <> 7)")
+    refresh(countries)
+    execute(countries.dsn, "ALTER TABLE copied DROP CONSTRAINT small")
+    action = make_action(countries.setup(), ActionKind.REPLAY_DEAD_LETTERS, Selection())
+    countries.ledger.action("countries", action, actor="ann", reason="mended")
+    deliver, failed = PostgresWriter.deliver, list[BatchTask]()
+
+    def fail_first(writer: PostgresWriter, task: BatchTask, content: BatchContent) -> Outcome | Refused:
+        if task.key.is_side_partition and not failed:
+            failed.append(task)
+            error = ErrorInfo(ErrorType.SINK, "not now", recoverable=True, sqlstate="40001")
+            return Outcome(task.key, task.attempt, AttemptOutcome.FAILED, error=error)
+        return deliver(writer, task, content)
+
+    monkeypatch.setattr(PostgresWriter, "deliver", fail_first)
+    summary = refresh(countries.changed(retry={"initial_delay_ms": 3000}))
+
+    assert (summary.route, target.copied()) == (["done"], (ROWS, ROWS))
+    assert countries.ledger.audit("countries")["ok"]
+    assert [entry.state for entry in countries.ledger.dead_letter_index("countries").entries] == ["parked"]
+
+
 def test_dead_letters_of_a_refresh_can_be_stored_as_files(
     countries: Replication, target: RefreshedTarget, tmp_path: Path
 ) -> None:
@@ -360,6 +391,27 @@ def test_the_sink_publishes_only_what_is_complete_and_only_for_the_newest_epoch(
         assert (first.receipt_existed, second.receipt_existed) == (False, True)
         assert first.receipt == second.receipt
         assert target.copied() == (3, 3)
+
+
+def test_a_session_that_reads_a_staging_table_holds_up_no_refresh(
+    countries: Replication, target: RefreshedTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replacing_sink, "_LOCK_TIMEOUT", "300ms")
+    with acquire(countries.setup()) as run, closing(psycopg2.connect(countries.dsn)) as backup:
+        assert isinstance(run.sink, PostgresReplacingSink)
+        run.sink.prepare_staging(run.epoch, 1, None)
+        task = BatchTask(BatchKey(1, SOURCE, 0), Range(0, 1), 1)
+        with ThreadPoolExecutor(1) as pool, backup.cursor() as cursor:
+            cursor.execute("SELECT * FROM ckpt_stage_1_copied")
+            try:
+                assert pool.submit(run.sink.publish, task, run.epoch, None).result(8).receipt is not None
+                execute(countries.dsn, "SET lock_timeout = '1s'", "DELETE FROM copied")
+                pool.submit(run.sink.prepare_staging, run.epoch, 2, None).result(8)
+            finally:
+                backup.rollback()
+        assert (target.rows(), target.staged()) == ([], 2)
+        run.sink.prepare_staging(run.epoch, 3, None)
+        assert target.staged() == 1
 
 
 def test_the_snapshot_keeps_the_pages_and_the_rows(countries: Replication) -> None:
