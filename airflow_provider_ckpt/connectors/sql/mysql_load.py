@@ -6,6 +6,7 @@ were sent, is undone, and INSERT, for which the server is strict, sends the rows
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -63,12 +64,13 @@ class _MemoryResult(MySQLResult):  # type: ignore[misc]  # the driver has no typ
 
     def _read_load_local_packet(self, _: Any) -> None:
         connection = self.connection
-        data, connection.to_load = connection.to_load, None
-        for start in range(0, len(data or b""), _CHUNK_BYTES):
-            connection.write_packet(data[start : start + _CHUNK_BYTES])
+        pieces, connection.to_load = connection.to_load, None
+        for piece in pieces or ():
+            for start in range(0, piece.size, _CHUNK_BYTES):
+                connection.write_packet(piece[start : start + _CHUNK_BYTES])
         connection.write_packet(b"")
         answer = connection._read_packet()
-        if data is None:
+        if pieces is None:
             raise pymysql.err.OperationalError(2068, "the server asked for a file although no rows were to be loaded")
         self._read_ok_packet(answer)
 
@@ -79,10 +81,25 @@ class MemoryConnection(DriverConnection):  # type: ignore[misc]  # the driver ha
     The driver's own class would send any file of this machine that a server names.
     """
 
-    to_load: memoryview | None = None
+    to_load: Sequence[pa.Buffer] | None = None
     _result: Any
     as_columns = False
     may_load: bool | None = None
+
+    def _create_ssl_ctx(self, sslp: Any) -> ssl.SSLContext:  # the driver's method
+        """Return the context for TLS; without settings, verify no certificate, as the driver's own context does.
+
+        The driver's method would also load all certificates of the system for each connection, although none of them is
+        used without verification. That takes longer than anything else in opening a connection.
+
+        :param sslp: the context; empty for the mode ``PREFERRED`` without files
+        """
+        if sslp:
+            return super()._create_ssl_ctx(sslp)  # type: ignore[no-any-return]
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        return context
 
     def _read_query_result(self, unbuffered: bool = False) -> Any:  # the driver's signature
         self._result = None
@@ -120,7 +137,7 @@ def load(connection: sa.Connection, target: Table, rows: pa.Table) -> int:
     driver = _driver(connection)
     statement = _load_statement(target, rows.schema.names)
     connection.exec_driver_sql(f"SAVEPOINT {_SAVEPOINT}")
-    driver.to_load = memoryview(_lines(target, rows))
+    driver.to_load = _lines(target, rows)
     result = connection.exec_driver_sql(statement)
     warnings = driver._result.warning_count
     if result.rowcount == rows.num_rows and not warnings:
@@ -208,26 +225,18 @@ def _load_statement(target: Table, names: Sequence[str]) -> str:
     return statement.replace("%", "%%")
 
 
-def _lines(target: Table, rows: pa.Table) -> bytes:
-    """Return the rows as the lines that LOAD DATA reads, with tabs between the fields.
+def _lines(target: Table, rows: pa.Table) -> list[pa.Buffer]:
+    """Return the lines that LOAD DATA reads, one for each row, with tabs between the fields; their bytes in pieces.
 
     :param target: the target
     :param rows: the rows, converted for the target
     """
     import pyarrow.compute as pc
 
-    fields = [_fields(target.by_name[name].kind, rows.column(name)) for name in rows.schema.names]
-    joined = pc.binary_join_element_wise(*fields, "\t", null_handling="replace", null_replacement=_NULL)
-    lines = pc.binary_join_element_wise(joined, "", "\n").combine_chunks()
-    _, offsets, data = lines.buffers()
-    if data is None:
-        return b"\n" * len(lines)
-    first, last = (int.from_bytes(offsets[at * 4 : at * 4 + 4].to_pybytes(), "little") for at in _ends(lines))
-    return bytes(memoryview(data)[first:last])
-
-
-def _ends(lines: Any) -> tuple[int, int]:
-    return lines.offset, lines.offset + len(lines)
+    *fields, last = [_fields(target.by_name[name].kind, rows.column(name)) for name in rows.schema.names]
+    ended = pc.binary_join_element_wise(last, "", "\n", null_handling="replace", null_replacement=_NULL)
+    lines = pc.binary_join_element_wise(*fields, ended, "\t", null_handling="replace", null_replacement=_NULL)
+    return [_content(chunk) for chunk in lines.chunks]
 
 
 def _fields(kind: Kind, column: Any) -> Any:
@@ -240,10 +249,27 @@ def _fields(kind: Kind, column: Any) -> Any:
         column = column.cast(pa.int8())
     if not pa.types.is_string(column.type):
         return column.cast(pa.string())
-    if pc.any(pc.match_substring_regex(column, r"[\\\t\n\x00]")).as_py():
+    if any(_must_escape(chunk) for chunk in column.chunks):
         for character, escaped in _ESCAPES:
             column = pc.replace_substring(column, character, escaped)
     return column
+
+
+def _must_escape(texts: pa.StringArray) -> bool:
+    content = _content(texts).to_pybytes()  # searched by far faster than a kernel of Arrow searches text by text
+    return any(character.encode() in content for character, _ in _ESCAPES)
+
+
+def _content(texts: pa.StringArray) -> pa.Buffer:
+    """Return the bytes of all texts of an array, one text directly after the other."""
+    import numpy as np
+    import pyarrow as pa
+
+    _, offsets, data = texts.buffers()
+    if data is None or not len(texts):
+        return pa.py_buffer(b"")
+    first, end = np.frombuffer(offsets, np.int32)[[texts.offset, texts.offset + len(texts)]].tolist()
+    return data.slice(first, end - first)
 
 
 def _table(target: Table) -> str:

@@ -244,6 +244,18 @@ def test_many_bad_rows_are_isolated(database: Database) -> None:
     assert [row[0] for row in database.execute("SELECT id FROM target ORDER BY id")] == [n for n in ids if n % 3]
 
 
+def test_a_backslash_in_any_row_of_a_load_is_escaped(mariadb: MariaDb) -> None:
+    mariadb.execute("CREATE TABLE target (n int PRIMARY KEY, v text)")
+    numbers = [0, 0, *range(2, 702)]  # the duplicate has the rows sent again, in parts of 512
+    texts = [*["plain"] * 701, "a\\b"]  # which LOAD DATA reads without a warning as a backspace, if it is not escaped
+
+    delivery = deliver(mariadb, pa.table({"n": pa.array(numbers), "v": pa.array(texts)}))
+
+    assert list(delivery.refused) == [1]
+    expected = [(n, text) for at, (n, text) in enumerate(zip(numbers, texts, strict=True)) if at != 1]
+    assert mariadb.execute("SELECT n, v FROM target ORDER BY n") == expected
+
+
 def test_without_local_infile_rows_are_inserted(mariadb: MariaDb) -> None:
     mariadb.connection = mariadb.server.connection(mariadb.name, extra={"local_infile": False})
     mariadb.execute("CREATE TABLE target (id int)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
@@ -63,6 +64,14 @@ def cipher(connection: Connection) -> str:
 def test_a_connection_that_wants_tls_is_encrypted(secured: Secured, mode: str | None) -> None:
     files = {} if mode == "REQUIRED" else {"ssl": {"ca": str(secured.authority.path)}}
     assert cipher(secured.connection({**files, **({"ssl_mode": mode} if mode else {})}))
+
+
+def test_a_connection_without_settings_is_encrypted_if_the_server_can(
+    secured: Secured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = secured.connection({})
+    monkeypatch.setattr(ssl, "create_default_context", None)  # it would load the system's certificates
+    assert cipher(connection)
 
 
 def test_a_connection_without_tls_is_not(secured: Secured) -> None:
