@@ -43,7 +43,7 @@ OF_SQL_COLUMNS: Sequence[Mutant] = (
         "connectors/sql/sink.py",
         "SqlSink.fence",
         "columns.finish()",
-        "pass",
+        "None",
         test=_KILLED,
     ),
     Mutant(
@@ -90,8 +90,8 @@ OF_SQL_COLUMNS: Sequence[Mutant] = (
         "sql columns: a statement that the server refused counts as begun",
         _CHANGES,
         "TargetColumns._alter",
-        "with suppress(SinkError):\n    self._withdraw(begun)",
-        "pass",
+        "self._withdraw(begun)",
+        "None",
         test=f"{_TESTS}::TestOnce::test_a_statement_that_the_server_refuses_has_not_begun",
     ),
     Mutant(
@@ -99,7 +99,7 @@ OF_SQL_COLUMNS: Sequence[Mutant] = (
         _CHANGES,
         "TargetColumns._store_receipt",
         "lost_rows.store_snapshot(connection, table, self._key, bookkeeping, self._context.epoch)",
-        "pass",
+        "None",
         test=f"{_TESTS}::TestOnce::test_a_renamed_key_is_no_sign_of_lost_rows[False]",
     ),
     Mutant(
