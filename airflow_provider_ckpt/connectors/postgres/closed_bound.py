@@ -32,15 +32,19 @@ FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
 WHERE l.locktype = 'virtualxid' AND l.pid <> pg_catalog.pg_backend_pid() AND a.datname = pg_catalog.current_database()
   AND coalesce(a.backend_type, '') NOT IN ('autovacuum worker', 'parallel worker', 'walsender')
   AND NOT (a.backend_type IS NULL AND a.usesysid IS NULL)
-  AND left(coalesce(a.application_name, ''), {len(READ_APPLICATION)}) <> '{READ_APPLICATION}'
-  AND left(coalesce(a.application_name, ''), {len(SNAPSHOT_APPLICATION)}) <> '{SNAPSHOT_APPLICATION}'
+  AND (
+    a.usename IS DISTINCT FROM session_user
+    OR left(coalesce(a.application_name, ''), {len(READ_APPLICATION)}) <> '{READ_APPLICATION}'
+    AND left(coalesce(a.application_name, ''), {len(SNAPSHOT_APPLICATION)}) <> '{SNAPSHOT_APPLICATION}'
+  )
 """
 """Query of the virtual ids of running transactions of other sessions in this database.
 
 Autovacuum, parallel workers and WAL senders are left out, and so are this package's own sessions that only read: the
-snapshot of a full refresh lasts as long as the refresh, and would delay other tables of the database. An ordinary user
-does not see the type of another user's session, only its database and user, so autovacuum is also recognised by its
-absent user.
+snapshot of a full refresh lasts as long as the refresh, and would delay other tables of the database. They are
+recognised by their application name, which any session can choose, and therefore only among sessions of the same user.
+An ordinary user does not see the type of another user's session, only its database and user, so autovacuum is also
+recognised by its absent user.
 """
 
 _PREPARED = """

@@ -426,6 +426,19 @@ class TestClosedBound:
 
             assert dict(self.plan(harness).bounds) == {"public.source": 3}
 
+    @pytest.mark.parametrize("application", ["ckpt-read:flights", "ckpt-snapshot:flights"])
+    def test_another_user_is_waited_for_whatever_the_session_is_called(
+        self, harness: TableHarness, postgres_server: PostgresServer, application: str
+    ) -> None:
+        harness.add(3)
+        execute(harness.dsn, "CREATE ROLE other_writer LOGIN PASSWORD 'other'")
+        try:
+            dsn = postgres_server.database_dsn(harness.dsn.rpartition("/")[2], "other_writer", "other")
+            with transaction(f"{dsn}?application_name={application}", "SELECT 1"):
+                assert self.plan(harness).bounds == {}
+        finally:
+            execute(harness.dsn, "DROP ROLE other_writer")
+
     def test_a_candidate_that_did_not_close_is_used_once_it_has(self, harness: TableHarness) -> None:
         harness.add(5)
         with transaction(harness.dsn, "SELECT 1"):
