@@ -17,7 +17,7 @@ from airflow_provider_ckpt.core.task_lease_owner import of_task
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from tests.services.airflow import AirflowServices
 from tests.services.axe import violations
-from tests.services.browser import page_of
+from tests.services.browser import Browser
 from tests.system.page.console import watch
 from tests.system.page.ledger_states import HOSTILE, begin_refresh, fill, hold_publication
 
@@ -56,6 +56,13 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowService
         yield services
 
 
+@pytest.fixture(scope="module")
+def browser(airflow: AirflowServices) -> Iterator[Browser]:
+    """The browser of all tests; each opens a page of its own."""
+    with Browser(airflow.url, airflow.passwords) as opened:
+        yield opened
+
+
 def ledger_of(airflow: AirflowServices) -> str:
     """URL of the ledger in AIRFLOW_HOME."""
     return f"sqlite:///{airflow.home}/ckpt.db"
@@ -79,8 +86,8 @@ def judged(page: Page, selector: str, name: str, pictures: Path) -> list[str]:
     return found
 
 
-def test_every_view_is_accessible_in_light_and_dark(airflow: AirflowServices, pictures: Path) -> None:
-    with page_of(airflow.url, "ada", airflow.passwords["ada"], size=SIZE) as page:
+def test_every_view_is_accessible_in_light_and_dark(browser: Browser, pictures: Path) -> None:
+    with browser.page("ada", size=SIZE) as page:
         problems = watch(page)
         page.goto("/plugin/replication")
         page.get_by_role("link", name="orders").wait_for()
@@ -102,8 +109,8 @@ def test_every_view_is_accessible_in_light_and_dark(airflow: AirflowServices, pi
         assert problems == []
 
 
-def test_a_held_batch_is_found_and_released(airflow: AirflowServices, pictures: Path) -> None:
-    with page_of(airflow.url, "ada", airflow.passwords["ada"], size=SIZE) as page:
+def test_a_held_batch_is_found_and_released(airflow: AirflowServices, browser: Browser, pictures: Path) -> None:
+    with browser.page("ada", size=SIZE) as page:
         problems = watch(page)
         page.goto("/plugin/replication")
         page.get_by_role("link", name="orders").click()
@@ -120,16 +127,18 @@ def test_a_held_batch_is_found_and_released(airflow: AirflowServices, pictures: 
         dialog.get_by_label("Reason").fill(f"the target has room again {HOSTILE}")
         dialog.get_by_role("button", name="Release").click()
 
-        airflow.until(lambda: state_of_the_batch(airflow) == {"planned": 1}, 30, "the batch was not released")
+        airflow.until(lambda: state_of_the_batch(airflow) == {"planned": 1}, 180, "the batch was not released")
         page.goto("/plugin/replication/pipelines/orders/events")
         page.get_by_text("the target has room again <script>").first.wait_for()
         assert problems == []
 
 
-def test_a_refresh_is_followed_and_its_held_publication_is_released(airflow: AirflowServices, pictures: Path) -> None:
+def test_a_refresh_is_followed_and_its_held_publication_is_released(
+    airflow: AirflowServices, browser: Browser, pictures: Path
+) -> None:
     with (
         Ledger.open(ledger_of(airflow)) as ledger,
-        page_of(airflow.url, "ada", airflow.passwords["ada"], size=SIZE) as page,
+        browser.page("ada", size=SIZE) as page,
     ):
         problems = watch(page)
         driver = begin_refresh(ledger)
@@ -149,8 +158,8 @@ def test_a_refresh_is_followed_and_its_held_publication_is_released(airflow: Air
         assert (found, problems) == ([], [])
 
 
-def test_the_mark_of_a_schema_version_opens_by_the_keyboard_and_by_the_pointer(airflow: AirflowServices) -> None:
-    with page_of(airflow.url, "ada", airflow.passwords["ada"], size=SIZE) as page:
+def test_the_mark_of_a_schema_version_opens_by_the_keyboard_and_by_the_pointer(browser: Browser) -> None:
+    with browser.page("ada", size=SIZE) as page:
         problems = watch(page)
         page.goto("/plugin/replication/pipelines/orders/line")
         mark = page.get_by_role("button", name="Schema version 2 from 120")
@@ -176,10 +185,12 @@ def test_the_mark_of_a_schema_version_opens_by_the_keyboard_and_by_the_pointer(a
         assert problems == []
 
 
-def test_a_lease_is_broken_by_whoever_has_seen_whose_it_is(airflow: AirflowServices, pictures: Path) -> None:
+def test_a_lease_is_broken_by_whoever_has_seen_whose_it_is(
+    airflow: AirflowServices, browser: Browser, pictures: Path
+) -> None:
     with Ledger.open(ledger_of(airflow)) as ledger:
         held = ledger.acquire("prices", of_task("shop", "manual__2", "prices", "replicate"), timedelta(hours=1))
-    with page_of(airflow.url, "ada", airflow.passwords["ada"], size=SIZE) as page:
+    with browser.page("ada", size=SIZE) as page:
         problems = watch(page)
         dialog = open_dialog(page, "prices", "Break lease")
         dialog.get_by_test_id("ckpt-broken-lease").get_by_text("manual__2").wait_for()
@@ -196,8 +207,8 @@ def test_a_lease_is_broken_by_whoever_has_seen_whose_it_is(airflow: AirflowServi
         ledger.renew(held)
 
 
-def test_old_history_is_deleted_after_its_rows_were_counted(airflow: AirflowServices) -> None:
-    with page_of(airflow.url, "ada", airflow.passwords["ada"], size=SIZE) as page:
+def test_old_history_is_deleted_after_its_rows_were_counted(browser: Browser) -> None:
+    with browser.page("ada", size=SIZE) as page:
         problems = watch(page)
         dialog = open_dialog(page, "bare", "Collect garbage")
         assert dialog.get_by_label("Keep history of").input_value() == "30"
@@ -208,8 +219,8 @@ def test_old_history_is_deleted_after_its_rows_were_counted(airflow: AirflowServ
         assert problems == []
 
 
-def test_receipts_are_adopted_by_the_recovery_dag_alone(airflow: AirflowServices) -> None:
-    with page_of(airflow.url, "ada", airflow.passwords["ada"], size=SIZE) as page:
+def test_receipts_are_adopted_by_the_recovery_dag_alone(browser: Browser) -> None:
+    with browser.page("ada", size=SIZE) as page:
         problems = watch(page)
         dialog = open_dialog(page, "bare", "Adopt receipts")
         dialog.get_by_label("Id of the lost ledger").fill("5f0c0d52")
@@ -219,8 +230,10 @@ def test_receipts_are_adopted_by_the_recovery_dag_alone(airflow: AirflowServices
         assert problems == []
 
 
-def test_a_pipeline_is_deleted_by_whoever_types_its_name(airflow: AirflowServices, pictures: Path) -> None:
-    with page_of(airflow.url, "ada", airflow.passwords["ada"], size=SIZE) as page:
+def test_a_pipeline_is_deleted_by_whoever_types_its_name(
+    airflow: AirflowServices, browser: Browser, pictures: Path
+) -> None:
+    with browser.page("ada", size=SIZE) as page:
         problems = watch(page)
         dialog = open_dialog(page, "orphan", "Delete pipeline")
         dialog.get_by_role("cell", name="deleted").first.wait_for()
@@ -249,8 +262,8 @@ def open_dialog(page: Page, pipeline: str, action: str) -> Locator:
     return page.get_by_role("dialog")
 
 
-def test_the_label_of_an_attempt_does_not_overlap_the_next_try(airflow: AirflowServices) -> None:
-    with page_of(airflow.url, "ada", airflow.passwords["ada"], size=SIZE) as page:
+def test_the_label_of_an_attempt_does_not_overlap_the_next_try(browser: Browser) -> None:
+    with browser.page("ada", size=SIZE) as page:
         page.goto("/plugin/replication/pipelines/orders/batches?batch=t%2310")
         label = page.get_by_text("attempt 1, epoch 1")
         label.wait_for()
@@ -263,8 +276,8 @@ def test_the_label_of_an_attempt_does_not_overlap_the_next_try(airflow: AirflowS
         assert right <= following["x"]
 
 
-def test_hostile_dead_letters_are_shown_as_text(airflow: AirflowServices) -> None:
-    with page_of(airflow.url, "ada", airflow.passwords["ada"], size=SIZE) as page:
+def test_hostile_dead_letters_are_shown_as_text(browser: Browser) -> None:
+    with browser.page("ada", size=SIZE) as page:
         problems = watch(page)
         page.goto("/plugin/replication/pipelines/orders/dead-letters?type=Sink")
         records = page.get_by_test_id("ckpt-record")
@@ -277,8 +290,8 @@ def test_hostile_dead_letters_are_shown_as_text(airflow: AirflowServices) -> Non
         assert problems == []
 
 
-def test_a_viewer_does_not_see_pipelines_of_dags_that_airflow_does_not_know(airflow: AirflowServices) -> None:
-    with page_of(airflow.url, "vera", airflow.passwords["vera"], size=SIZE) as page:
+def test_a_viewer_does_not_see_pipelines_of_dags_that_airflow_does_not_know(browser: Browser) -> None:
+    with browser.page("vera", size=SIZE) as page:
         page.goto("/plugin/replication")
         page.get_by_test_id("ckpt-page").wait_for()
         page.get_by_text("No pipeline").first.wait_for()
