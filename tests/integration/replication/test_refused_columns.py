@@ -7,7 +7,7 @@ import json
 import pytest
 
 from airflow_provider_ckpt.core.action import ActionKind
-from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.core.errors import SourceError
 from airflow_provider_ckpt.core.replayable_dead_letters import Selection
 from airflow_provider_ckpt.replication.actions.accept_schema import make_acceptance
 from airflow_provider_ckpt.replication.actions.carry_out_action import (
@@ -117,8 +117,8 @@ def test_a_type_that_is_changed_back_together_with_the_name_is_read_again_where_
     execute(following.dsn, "ALTER TABLE items RENAME size TO amount", "ALTER TABLE items ALTER amount TYPE int USING 1")
     insert(following, 16, 21, "id, name, amount", "i, 'n', i")
 
-    with pytest.raises(ConfigError, match=r"column size \(text\) was renamed to amount, and schema.renamed_column is"):
-        refusing.run()
+    with pytest.raises(SourceError, match=r"column size \(text\) was renamed to amount, and schema.renamed_column is"):
+        refusing.changed(schema={"renamed_column": "freeze"}).run()
     assert following.run().records.delivered == 5
 
     assert target_columns(following)["amount"] == "integer"
