@@ -38,7 +38,7 @@ class ReplacingSinkSection(SinkSection):
 
     @model_validator(mode="after")
     def _limits_of_mode(self) -> Self:
-        if self.replace != ReplaceSection() and self.mode != "replace":
+        if self.replace != type(self.replace)() and self.mode != "replace":
             raise ValueError("replace requires mode: replace; write that, or leave replace out")
         return self
 

@@ -15,6 +15,12 @@ _PUBLISHED = f"{_RUNS}::test_the_sink_publishes_only_what_is_complete_and_only_f
 _CRASHES = "tests/integration/replication/test_refresh_crashes.py"
 _KILLED = f"{_CRASHES}::test_readers_see_whole_generations_whatever_is_killed[postgres]"
 
+_RENAMING = "connectors/postgres/renaming_sink.py"
+_SWAP = "connectors/postgres/rename_swap.py"
+_RENAMES = "tests/integration/replication/test_refresh_by_rename.py"
+_SAME = f"{_RENAMES}::test_the_table_is_the_same_for_all_who_use_it"
+_KILLED_RENAMES = f"{_CRASHES}::test_readers_see_whole_generations_whatever_is_killed[postgres_renamed]"
+
 _LAKE = "connectors/two_phase/replacement.py"
 _STAGED = "connectors/two_phase/staged_refresh.py"
 _TABLES = "tests/integration/connectors/two_phase/test_replacement.py"
@@ -35,7 +41,7 @@ OF_REFRESH: Sequence[Mutant] = (
         "refresh: a released one is published although staged rows are lost",
         _SINK,
         "PostgresReplacingSink.is_staged",
-        "_count(fetch, staging) == rows.count",
+        "count_rows(fetch, staging) == rows.count",
         "True",
         test=f"{_RUNS}::test_a_released_refresh_whose_rows_are_lost_is_begun_anew[postgres-None]",
     ),
@@ -51,7 +57,7 @@ OF_REFRESH: Sequence[Mutant] = (
         "refresh: lost staged rows are not noticed",
         _SINK,
         "PostgresReplacingSink._replace_rows",
-        "rows.refuse_lost(task, _count(fetch, staging), self._pipeline)",
+        "rows.refuse_lost(task, count_rows(fetch, staging), self._pipeline)",
         "None",
         test=_PUBLISHED,
     ),
@@ -70,6 +76,97 @@ OF_REFRESH: Sequence[Mutant] = (
         "unfinished_replays(work, [(partition, _ALL)])",
         "()",
         test=f"{_RUNS}::test_a_refresh_cancels_a_replay_that_would_deliver_its_records_twice",
+    ),
+    Mutant(
+        "swap: the old table is dropped in a transaction of its own",
+        _SWAP,
+        "replacement",
+        'f"DROP TABLE {target.sql}",',
+        'f"DROP TABLE {target.sql}; COMMIT; BEGIN",',
+        test=_KILLED_RENAMES,
+    ),
+    Mutant(
+        "swap: dependents are looked for only when a run begins",
+        _RENAMING,
+        "PostgresRenamingSink._swap",
+        "self._swap_problem(fetch, target)",
+        "None",
+        test=f"{_RENAMES}::test_a_table_on_which_something_depends_is_refused_with_its_name[a trigger]",
+    ),
+    Mutant(
+        "swap: a table that was altered meanwhile is replaced",
+        _RENAMING,
+        "PostgresRenamingSink._swap",
+        "problem is None and differences",
+        "False",
+        test=f"{_RENAMES}::"
+        "test_a_table_that_is_altered_while_rows_are_staged_is_not_swapped_and_the_next_refresh_follows",
+    ),
+    Mutant(
+        "swap: grants are not carried over, nor compared",
+        _RENAMING,
+        "PostgresRenamingSink._swap",
+        "_execute(client, settings(fetch, target, staging, of_target, of_staging))\n"
+        "of_staging = read_definition(fetch, staging.oid)\n"
+        "differences = of_target.differences(of_staging)",
+        "pass",
+        test=_SAME,
+    ),
+    Mutant(
+        "swap: the new table has no statistics",
+        _RENAMING,
+        "PostgresRenamingSink._replace_rows",
+        'cursor.execute(f"ANALYZE {staging.sql}")',
+        "None",
+        test=_SAME,
+    ),
+    Mutant(
+        "swap: lost staged rows are not noticed",
+        _RENAMING,
+        "PostgresRenamingSink._replace_rows",
+        "rows.refuse_lost(task, count_rows(fetch, staging.sql), self._pipeline)",
+        "None",
+        test=f"{_RENAMES}::test_rows_that_vanished_from_the_staging_table_are_noticed",
+    ),
+    Mutant(
+        "swap: others write between count and swap",
+        _RENAMING,
+        "PostgresRenamingSink._replace_rows",
+        'self._lock(client, target, "SHARE ROW EXCLUSIVE", WRITERS_WAIT_MS)',
+        "None",
+        test=f"{_RENAMES}::test_others_cannot_add_rows_between_the_count_and_the_swap",
+    ),
+    Mutant(
+        "swap: readers wait as long as writers",
+        _RENAMING,
+        "PostgresRenamingSink._replace_rows",
+        "READERS_WAIT_MS",
+        "WRITERS_WAIT_MS",
+        test=f"{_RENAMES}::test_readers_wait_for_short_times_only_until_the_table_is_free",
+    ),
+    Mutant(
+        "swap: the new table is not known to the next run",
+        _RENAMING,
+        "PostgresRenamingSink._replace_rows",
+        "self._store_swap(fetch, bookkeeping, target, staging)",
+        "None",
+        test=f"{_RENAMES}::test_the_target_keeps_its_identity_until_somebody_else_replaces_it",
+    ),
+    Mutant(
+        "swap: any table of the name counts as the one that was swapped in",
+        "connectors/postgres/sink.py",
+        "PostgresSink._first_oid",
+        "now == oid",
+        "True",
+        test=f"{_RENAMES}::test_the_target_keeps_its_identity_until_somebody_else_replaces_it",
+    ),
+    Mutant(
+        "swap: a released refresh is continued although the target was altered",
+        _RENAMING,
+        "PostgresRenamingSink.is_staged",
+        "staging is not None and not _definitions_of(fetch, target, staging)[2]",
+        "True",
+        test=f"{_RENAMES}::test_a_released_refresh_whose_target_was_altered_is_begun_anew",
     ),
     Mutant(
         "refresh: one of another process is continued",

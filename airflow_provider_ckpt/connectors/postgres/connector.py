@@ -8,6 +8,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import ClassVar, Literal
 
+from pydantic import Field
+
 from airflow_provider_ckpt.config.connector import (
     Connector,
     DeadLetterStoreType,
@@ -20,6 +22,7 @@ from airflow_provider_ckpt.config.fields import ColumnNames, RequiredText
 from airflow_provider_ckpt.connectors.full_source_section import FullSourceSection
 from airflow_provider_ckpt.connectors.postgres.client import quote, split_table
 from airflow_provider_ckpt.connectors.postgres.column_types import FIRST_DAY
+from airflow_provider_ckpt.connectors.replacing_sink_section import ReplaceSection
 from airflow_provider_ckpt.connectors.table_sink_section import TableSinkSection
 
 _HERE = "airflow_provider_ckpt.connectors.postgres"
@@ -67,15 +70,27 @@ class PostgresSourceSection(FullSourceSection):
         return (self.cursor, *self.key)
 
 
+class PostgresReplaceSection(ReplaceSection):
+    """Section ``sink.replace``: the limits of a refresh, and how it is published.
+
+    :param swap: ``rows`` deletes the target's rows and inserts the new ones; ``rename`` drops the target and renames
+        the table with the new rows
+    """
+
+    swap: Literal["rows", "rename"] = "rows"
+
+
 class PostgresSinkSection(TableSinkSection):
     """Section ``sink`` of a pipeline that writes to a PostgreSQL table.
 
     Its other keys are those of :class:`.TableSinkSection`.
 
     :param create: whether a run creates the target from the source's columns if it does not exist
+    :param replace: limits of ``mode: replace``, and how a refresh is published
     """
 
     create: bool = False
+    replace: PostgresReplaceSection = Field(default_factory=PostgresReplaceSection)
 
     @property
     def creates_target(self) -> bool:
@@ -115,7 +130,11 @@ def _reader_path(section: PostgresSourceSection) -> str:
 
 
 def _sink_path(section: PostgresSinkSection) -> str:
-    return f"{_HERE}.replacing_sink:PostgresReplacingSink" if section.replaces else f"{_HERE}.sink:PostgresSink"
+    if not section.replaces:
+        return f"{_HERE}.sink:PostgresSink"
+    if section.replace.swap == "rename":
+        return f"{_HERE}.renaming_sink:PostgresRenamingSink"
+    return f"{_HERE}.replacing_sink:PostgresReplacingSink"
 
 
 def _writer_path(section: PostgresSinkSection) -> str:

@@ -16,6 +16,9 @@ DEAD_LETTER = "ckpt_sink_dead_letter"
 REPLAY = "ckpt_sink_replay"
 TABLES = (FENCE, RECEIPT, DEAD_LETTER)
 ALL_TABLES = (*TABLES, REPLAY)
+SWAP = "swap:target"
+"""Key of the row among the replays that names the table by which a refresh has replaced the target."""
+
 LATER_COLUMNS = ((RECEIPT, "positions"), (RECEIPT, "added"), (FENCE, "target_snapshot"))
 """Pairs of table and column that later versions of the package added, so that older tables may lack them."""
 
@@ -248,6 +251,16 @@ class BookkeepingTables:
             WHERE ledger = {{0}}::text AND pipeline = {{1}}::text
               AND CASE WHEN left(partition, 6) = 'files:' THEN split_part(partition, ':', 2)::bigint >= {{2}}::bigint
                        ELSE false END"""
+
+    @property
+    def swapped_table(self) -> str:
+        """Query of the first oid of a target that refreshes have replaced by other tables, and of its oid now.
+
+        Bound values: ledger, pipeline.
+        """
+        return f"""
+            SELECT (replay ->> 'first')::bigint, (replay ->> 'now')::bigint FROM {self.table(REPLAY)}
+            WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND partition = '{SWAP}'"""
 
     @property
     def claim_schema_version(self) -> str:

@@ -86,9 +86,18 @@ class PostgresReplacingSink(PostgresSink):
             if fenced == epoch:
                 for name in own_staging_tables(fetch, target, self._context):
                     self._drop_unless_locked(fetch, name)
-                fetch(f"{create_staging(target, generation, self._context)}; SELECT 1", [])
+                self._create_staging(fetch, target, generation)
             fetch("COMMIT; SELECT 1", [])
             refuse_unless_current(fenced, epoch, bookkeeping.place, self._pipeline)
+
+    def _create_staging(self, fetch: Fetch, target: Table, generation: int) -> None:
+        """Create the staging table of a refresh in the open transaction.
+
+        :param fetch: runs a statement and returns its rows
+        :param target: the target
+        :param generation: generation of the refresh
+        """
+        fetch(f"{create_staging(target, generation, self._context)}; SELECT 1", [])
 
     def row_counts(self, key: BatchKey) -> tuple[int, int]:
         """Return the number of staged rows as the receipts count them, and of rows in the target.
@@ -99,7 +108,7 @@ class PostgresReplacingSink(PostgresSink):
         """
         with self._session("counting the rows") as fetch:
             target = self._target(fetch)
-            return self._staged(fetch, key, target).count, _count(fetch, target.sql)
+            return self._staged(fetch, key, target).count, count_rows(fetch, target.sql)
 
     def is_staged(self, key: BatchKey, rows_end: int) -> bool:
         """Return whether all rows of a refresh are in its staging table; see :class:`ReplacingSink`.
@@ -116,7 +125,7 @@ class PostgresReplacingSink(PostgresSink):
             if staging not in own_staging_tables(fetch, target, self._context):
                 return False
             rows = self._staged(fetch, key, target)
-            return rows.covers(rows_end) and _count(fetch, staging) == rows.count
+            return rows.covers(rows_end) and count_rows(fetch, staging) == rows.count
 
     def publish(self, task: BatchTask, epoch: int, limits: ReplaceLimits | None) -> Outcome:
         """Delete the target's rows and insert the staged ones; see :class:`ReplacingSink`.
@@ -234,13 +243,12 @@ class PostgresReplacingSink(PostgresSink):
             names = ", ".join(quote(column.name) for column in target.columns if not column.generated)
             cursor.execute(f"INSERT INTO {target.sql} ({names}) OVERRIDING SYSTEM VALUE SELECT {names} FROM {staging}")
             if cursor.rowcount != rows.count:
-                rows.refuse_lost(task, _count(fetch, staging), self._pipeline)
+                rows.refuse_lost(task, count_rows(fetch, staging), self._pipeline)
             cursor.execute(CHECK_CONSTRAINTS)
-            present = _count(fetch, target.sql)
+            present = count_rows(fetch, target.sql)
             if not self._declared.sink.may_store_other_rows:
                 rows.refuse_other_rows(task, present, self._name, self._pipeline)
-            key = [self._context.ledger, self._context.pipeline, *task.key.to_json()]
-            cursor.execute(bookkeeping.store_added(str(present)).format(*map(literal, key)))
+            store_added(client, bookkeeping, self._context, task.key, present)
         return True
 
     def _drop_unless_locked(self, fetch: Fetch, staging: str) -> None:
@@ -290,7 +298,26 @@ class PostgresReplacingSink(PostgresSink):
         return StagedRows.of(map(to_receipt, rows), key)
 
 
-def _count(fetch: Fetch, table: str) -> int:
+def store_added(client: Any, bookkeeping: BookkeepingTables, context: SinkContext, key: BatchKey, rows: int) -> None:
+    """Store in a receipt, in the transaction that claimed it, how many rows the batch has added to the target.
+
+    :param client: psycopg2 connection in that transaction
+    :param bookkeeping: the bookkeeping tables
+    :param context: ids of the ledger and the pipeline
+    :param key: the batch
+    :param rows: the number
+    """
+    values = map(literal, [context.ledger, context.pipeline, *key.to_json()])
+    with client.cursor() as cursor:
+        cursor.execute(bookkeeping.store_added(str(rows)).format(*values))
+
+
+def count_rows(fetch: Fetch, table: str) -> int:
+    """Return the number of rows of a table.
+
+    :param fetch: runs a query and returns its rows
+    :param table: schema and name of the table as SQL
+    """
     return int(fetch(f"SELECT count(*) FROM {table}", [])[0][0])
 
 

@@ -128,10 +128,13 @@ class PostgresSink(SinkSession):
         """
         with self._session("reading the fence") as fetch:
             table = self._find_target(fetch)
-            identity = None if table is None else table_identity(fetch, table.oid)
             bookkeeping = self._bookkeeping(fetch)
             refuse_hidden_bookkeeping(fetch, bookkeeping, self._context, self._connection.id)
             rows = [] if lacks_tables(fetch, bookkeeping) else fetch(bookkeeping.fences, [self._context.pipeline])
+            identity = None
+            if table is not None:
+                oid = self._first_oid(fetch, bookkeeping, table.oid) if rows else table.oid
+                identity = table_identity(fetch, oid)
             loss = self._find_loss(fetch, table, bookkeeping) if rows else None
         ledgers = frozenset(ledger for ledger, _ in rows)
         return Claims(max((epoch for _, epoch in rows), default=0), ledgers, identity, loss)
@@ -299,6 +302,20 @@ class PostgresSink(SinkSession):
             if not allowed or (not exact and size > _MAX_COUNTED_BYTES):
                 return None
             return int(fetch(f"SELECT count(*) FROM {table.sql}", [])[0][0])
+
+    def _first_oid(self, fetch: Fetch, bookkeeping: BookkeepingTables, oid: int) -> int:
+        """Return the oid of the table that was the target before refreshes replaced it (``sink.replace.swap: rename``).
+
+        It is the given oid if no refresh has put this table in the place of another one.
+
+        :param fetch: runs a query and returns its rows
+        :param bookkeeping: the bookkeeping tables
+        :param oid: the oid of the target now
+        """
+        if lacks_tables(fetch, bookkeeping, ALL_TABLES):
+            return oid
+        found = fetch(bookkeeping.swapped_table, [self._context.ledger, self._context.pipeline])
+        return next((int(first) for first, now in found if now == oid), oid)
 
     def _find_loss(self, fetch: Fetch, table: Table | None, bookkeeping: BookkeepingTables) -> str | None:
         """Return evidence that rows are gone since the last snapshot of the target; None if there is none.

@@ -44,7 +44,7 @@ def own_staging_tables(fetch: Fetch, target: Table, context: SinkContext) -> lis
     :param target: the target
     :param context: ids of the ledger and the pipeline
     """
-    found = fetch(_OWN, [target.schema, _owner(context)])
+    found = fetch(_OWN, [target.schema, staging_owner(context)])
     return [f"{quote(target.schema)}.{quote(name)}" for (name,) in found]
 
 
@@ -58,9 +58,13 @@ def create_staging(target: Table, generation: int, context: SinkContext) -> str:
     name = staging_sql(target, generation)
     return (
         f"CREATE UNLOGGED TABLE {name} (LIKE {target.sql} INCLUDING ALL);"
-        f" COMMENT ON TABLE {name} IS {literal(_owner(context))}"
+        f" COMMENT ON TABLE {name} IS {literal(staging_owner(context))}"
     )
 
 
-def _owner(context: SinkContext) -> str:
+def staging_owner(context: SinkContext) -> str:
+    """Return the comment on a staging table, which names the pipeline that owns it.
+
+    :param context: ids of the ledger and the pipeline
+    """
     return f"staging of ckpt pipeline {context.pipeline}, ledger {context.ledger}"

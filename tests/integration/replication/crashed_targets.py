@@ -19,6 +19,7 @@ from airflow_provider_ckpt.connectors.two_phase.layout import TableLayout
 from airflow_provider_ckpt.connectors.two_phase.receipt_nodes import CommittedReceipt
 from airflow_provider_ckpt.connectors.two_phase.receipts import ReceiptChain
 from airflow_provider_ckpt.core.batch_key import BatchKey
+from tests.chaos.crash_points.generations import VALUES, Seen
 from tests.integration.connectors.sql.sql_support import Database, MariaDb, Sqlite, staging_tables
 from tests.services.delta import read_delta
 from tests.services.iceberg import IcebergService
@@ -27,8 +28,6 @@ from tests.services.replication import DATABASE
 from tests.services.tables import execute, scalar
 
 PIPELINE = "countries"
-VALUES = "SELECT i, {version}, repeat('x', 300) FROM generate_series(1, {rows}) AS i"
-"""Query of the rows of a version."""
 
 
 class Target(ABC):
@@ -53,7 +52,7 @@ class Target(ABC):
         """Create the target with rows of version 0."""
 
     @abstractmethod
-    def seen(self) -> tuple[int, int | None, int | None]:
+    def seen(self) -> Seen:
         """Number of rows, least and greatest version, as a reader sees them now."""
 
     @abstractmethod
@@ -76,7 +75,7 @@ class PostgresTarget(Target):
             "CREATE VIEW newest AS SELECT max(version) FROM copied",
         )
 
-    def seen(self) -> tuple[int, int | None, int | None]:
+    def seen(self) -> Seen:
         [(count, least, greatest)] = execute(self.dsn, "SELECT count(*), min(version), max(version) FROM copied")
         return count, least, greatest
 
@@ -86,6 +85,16 @@ class PostgresTarget(Target):
 
     def leftovers(self) -> int:
         return int(scalar(self.dsn, "SELECT count(*) FROM pg_class WHERE relname LIKE 'ckpt_stage%'"))
+
+
+class RenamedTarget(PostgresTarget):
+    """A table that each refresh takes the place of, so that no view may depend on it."""
+
+    sink: Mapping[str, Any] = {**PostgresTarget.sink, "replace": {"swap": "rename"}}
+
+    def create(self, rows: int) -> None:
+        super().create(rows)
+        execute(self.dsn, "DROP VIEW newest")
 
 
 class SqlTarget(Target):
@@ -108,7 +117,7 @@ class SqlTarget(Target):
             f"INSERT INTO copied VALUES {values}",
         )
 
-    def seen(self) -> tuple[int, int | None, int | None]:
+    def seen(self) -> Seen:
         [(count, least, greatest)] = self.database.execute("SELECT count(*), min(version), max(version) FROM copied")
         return count, least, greatest
 
@@ -140,7 +149,7 @@ class LakeTarget(Target):
         columns = {"id": numbers, "version": pa.array([0] * rows, pa.int64()), "filler": pa.array(["x"] * rows)}
         self.append(pa.table(columns))
 
-    def seen(self) -> tuple[int, int | None, int | None]:
+    def seen(self) -> Seen:
         versions = self.read().column("version")
         found = pc.min_max(versions).as_py()
         return len(versions), found["min"], found["max"]
@@ -206,6 +215,7 @@ class IcebergTarget(LakeTarget):
 
 TARGETS: Mapping[str, Callable[[str, Path, str, Callable[[], MariaDbServer]], Target]] = {
     "postgres": lambda dsn, folder, ledger, _: PostgresTarget(dsn, folder, ledger),
+    "postgres_renamed": lambda dsn, folder, ledger, _: RenamedTarget(dsn, folder, ledger),
     "mariadb": lambda dsn, folder, ledger, server: SqlTarget(dsn, folder, ledger, MariaDb(server())),
     "sqlite": lambda dsn, folder, ledger, _: SqlTarget(dsn, folder, ledger, Sqlite(folder)),
     "delta": lambda dsn, folder, ledger, _: DeltaTarget(dsn, folder, ledger),

@@ -95,6 +95,19 @@ class PostgresTarget(RefreshedTarget):
         execute(self.dsn, "TRUNCATE ckpt_stage_2_copied")
 
 
+class RenamedTarget(PostgresTarget):
+    """A table that each refresh takes the place of."""
+
+    sink: Mapping[str, Any] = {**PostgresTarget.sink, "replace": {"swap": "rename"}}
+
+    def fill(self, rows: list[tuple[Any, ...]]) -> None:
+        make_target(self.dsn, "copied", key="PRIMARY KEY")
+        self.append(rows)
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        return execute(self.dsn, "SELECT * FROM copied")
+
+
 class SqlTarget(RefreshedTarget):
     """A table of MariaDB or SQLite.
 
@@ -219,6 +232,7 @@ class IcebergTarget(LakeTarget):
 
 TARGETS: Mapping[str, Callable[[str, Path, Callable[[], MariaDbServer]], RefreshedTarget]] = {
     "postgres": lambda dsn, folder, _: PostgresTarget(dsn, folder),
+    "postgres_renamed": lambda dsn, folder, _: RenamedTarget(dsn, folder),
     "mariadb": lambda dsn, folder, server: SqlTarget(dsn, folder, MariaDb(server())),
     "sqlite": lambda dsn, folder, _: SqlTarget(dsn, folder, Sqlite(folder)),
     "delta": lambda dsn, folder, _: DeltaTarget(dsn, folder),
