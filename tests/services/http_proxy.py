@@ -43,6 +43,7 @@ class Rule:
     :param fault: how
     :param method: regular expression that matches the whole method
     :param path: regular expression, found in the decoded path with its query
+    :param body: regular expression, found in the request's body
     :param nth: the first of the matching requests that fails, counted from 1
     :param times: number of requests that fail from then on; None for all
     :param seconds: delay of a slow answer
@@ -53,6 +54,7 @@ class Rule:
     fault: Fault
     method: str = ".*"
     path: str = ""
+    body: bytes = b""
     nth: int = 1
     times: int | None = 1
     seconds: float = 1.0
@@ -63,6 +65,8 @@ class Rule:
     def strikes(self, request: Request) -> bool:
         """Return whether this request fails."""
         if not (re.fullmatch(self.method, request.method) and re.search(self.path, request.path)):
+            return False
+        if not re.search(self.body, request.body):
             return False
         self._seen += 1
         if self._seen < self.nth or (self.times is not None and self.struck >= self.times):

@@ -52,6 +52,7 @@ class _Pair:
 
     def __init__(self) -> None:
         self.sides: list[asyncio.Transport] = []
+        self.trap: Trap | None = None
         self.seen = 0
         self.doomed = False
         self.held = False
@@ -184,6 +185,8 @@ class Proxy:
         trap = self._trap
         if trap is None:
             return False
+        if pair.trap is not trap:
+            pair.trap, pair.seen = trap, 0
         while pair.seen < len(trap.texts) and re.search(trap.texts[pair.seen], data, re.DOTALL):
             pair.seen += 1
         if pair.seen < len(trap.texts):

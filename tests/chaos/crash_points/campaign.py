@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tests.chaos.crash_points.driver_process import Driver
 from tests.chaos.crash_points.faults import Hit, Kind
 from tests.chaos.crash_points.pairs import PAIRS, Pair
+from tests.chaos.crash_points.refresh_trial import RefreshTrial
 from tests.chaos.crash_points.servers import Servers
 from tests.chaos.crash_points.trial import Report, Trial
 
@@ -113,7 +114,7 @@ class Campaign:
             while time.monotonic() < deadline and (left := self._left()) > 0:
                 pair = self._plan.pairs[number % len(self._plan.pairs)]
                 number += 1
-                trial = Trial(
+                trial = (RefreshTrial if pair.refreshes else Trial)(
                     self._servers,
                     self._spark,
                     pair,

@@ -77,7 +77,9 @@ _SINK_ARCHIVES: Mapping[str, Callable[[Servers, str], backups.Archive]] = {
 
 
 def disturbances(pair: Pair) -> list[Disturbance]:
-    """Return the disturbances that are possible between a source and a sink."""
+    """Return the disturbances that are possible between a source and a sink; none if runs replace all rows."""
+    if pair.refreshes:
+        return []
     possible = _ALL_SINKS | _OF_SINK[pair.sink] | _OF_SOURCE.get(pair.source, frozenset())
     return [disturbance for disturbance in Disturbance if disturbance in possible]
 

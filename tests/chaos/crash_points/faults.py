@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -121,9 +121,13 @@ class FaultInjector:
         if Server.STORE not in used:
             del self._steps[Kind.REQUEST]
 
-    def strike(self) -> tuple[Kind, str | None]:
-        """Inject one fault and return it; None if there was nothing to hit."""
-        kind = self._rng.choices(list(self._steps), [_SHARES[kind] for kind in self._steps])[0]
+    def strike(self, kinds: Collection[Kind] = tuple(Kind)) -> tuple[Kind, str | None]:
+        """Inject one fault and return it; None if there was nothing to hit.
+
+        :param kinds: the kinds to draw from
+        """
+        possible = [kind for kind in self._steps if kind in kinds]
+        kind = self._rng.choices(possible, [_SHARES[kind] for kind in possible])[0]
         return kind, self._steps[kind]()
 
     def _kill(self, roles: Sequence[Role]) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tests.chaos.crash_points.refreshed_targets import REFRESHED
 from tests.chaos.crash_points.sinks import SINKS
 from tests.chaos.crash_points.sources import SOURCES
 
@@ -14,18 +15,20 @@ class Pair:
     """A source and a sink.
 
     :param copies: whether records may also go on unchanged, without a transform
+    :param refreshes: whether each run replaces all rows of the target (``mode: replace``)
     """
 
     source: str
     sink: str
     copies: bool = False
+    refreshes: bool = False
 
     def __post_init__(self) -> None:
         assert self.source in SOURCES, self.source
-        assert self.sink in SINKS, self.sink
+        assert self.sink in (REFRESHED if self.refreshes else SINKS), self.sink
 
     def __str__(self) -> str:
-        return f"{self.source}-{self.sink}"
+        return f"refresh-{self.source}-{self.sink}" if self.refreshes else f"{self.source}-{self.sink}"
 
 
 PAIRS: Sequence[Pair] = (
@@ -40,4 +43,8 @@ PAIRS: Sequence[Pair] = (
     Pair("postgres", "delta_in_s3"),
     Pair("files_in_s3", "iceberg_in_s3"),
     Pair("kafka", "files_in_s3"),
+    Pair("postgres", "postgres", copies=True, refreshes=True),
+    Pair("postgres", "postgres_renamed", refreshes=True),
+    Pair("postgres", "mariadb", refreshes=True),
+    Pair("postgres", "delta_in_s3", refreshes=True),
 )

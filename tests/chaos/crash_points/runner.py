@@ -1,4 +1,4 @@
-"""Runs a run spec again and again until all its records have a receipt, in a thread of its own."""
+"""Runs a run spec again and again until nothing is left to do, in a thread of its own."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import threading
 import time
 import traceback
 from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.core.errors import CkptError
-from airflow_provider_ckpt.ledger.ledger import Ledger
 from tests.chaos.crash_points.run_spec import RunSpec
 
 if TYPE_CHECKING:
@@ -22,18 +22,18 @@ _PAUSE = 0.1
 
 
 class Runner:
-    """Thread that runs a run spec on a warm Spark session until all records have a receipt.
+    """Thread that runs a run spec on a warm Spark session until nothing is left to do.
 
-    :param records: how many the source holds
+    :param is_over: returns after a run that did not fail whether nothing is left to do
 
-    ``busy`` says whether a run is in flight, ``done`` whether all is settled; ``errors`` counts how runs failed, and
-    ``strangers`` holds what failed otherwise than by an error of the product's own.
+    ``busy`` says whether a run is in flight, ``done`` whether nothing is left to do; ``errors`` counts how runs failed,
+    and ``strangers`` holds what failed otherwise than by an error of the product's own.
     """
 
-    def __init__(self, run_spec: RunSpec, spark: SparkSession, records: int) -> None:
+    def __init__(self, run_spec: RunSpec, spark: SparkSession, is_over: Callable[[], bool]) -> None:
         self._run_spec = run_spec
         self._spark = spark
-        self._records = records
+        self._is_over = is_over
         self._stop = threading.Event()
         self.busy = False
         self.done = False
@@ -48,7 +48,7 @@ class Runner:
         self._thread.start()
 
     def finish(self, seconds: float) -> bool:
-        """Wait for the end of the thread; return whether all records have a receipt."""
+        """Wait for the end of the thread; return whether nothing is left to do."""
         deadline = time.monotonic() + seconds
         while not self.done and time.monotonic() < deadline:
             time.sleep(_PAUSE)
@@ -62,7 +62,7 @@ class Runner:
             self.busy = True
             try:
                 self._run_spec.run(self._spark, _OWNER)
-                self.done = self._settled() >= self._records
+                self.done = self._is_over()
             except CkptError as error:
                 self.errors[error.type.value] += 1
                 self.said.append(str(error))
@@ -73,7 +73,3 @@ class Runner:
             if self.done:
                 return
             self._stop.wait(_PAUSE)
-
-    def _settled(self) -> int:
-        with Ledger.open(self._run_spec.ledger) as ledger:
-            return sum(receipt.counts.read for receipt in ledger.receipts(self._run_spec.pipeline))

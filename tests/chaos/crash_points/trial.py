@@ -32,8 +32,12 @@ if TYPE_CHECKING:
 _CADENCE = {"checkpoint_after_ms": 200, "min_checkpoint_count": 1, "max_checkpoint_count": 12}
 """Settled often while a wave runs; and a table sink, which commits once a wave, gets several of them."""
 
-_PATIENCE = 180.0
-_DEATH = 10.0
+PATIENCE = 180.0
+"""Seconds in which a pipeline settles everything once nothing is disturbed any more."""
+
+DEATH = 10.0
+"""Seconds in which a process whose Spark was killed ends by itself."""
+
 _LONGEST_GAP = 0.2
 _GLANCE = 0.05
 _ANYWHERE = 0.3
@@ -124,20 +128,20 @@ class Trial:
         self._run_spec = run_spec
         if driver is not None:
             self._kill(driver, run_spec)
-        runner = Runner(run_spec, self._spark, len(records))
+        runner = Runner(run_spec, self._spark, lambda: self._settled(run_spec) >= len(records))
         runner.start()
         try:
             servers = frozenset(server for server in (source.server, sink.server) if server)
             injector = FaultInjector(self._servers, self._spark, servers, self._rng)
             self._strike(runner, sink, injector, most)
         finally:
-            done = runner.finish(_PATIENCE)
+            done = runner.finish(PATIENCE)
         report.runs, report.errors = runner.runs, dict(runner.errors)
         report.said = [*report.said[-5:], *runner.said[-20:]]
         report.balance = balance(records, self._found(run_spec, sink))
         report.faults.extend(f"no error of the product's own: {text}" for text in runner.strangers)
         if not done:
-            report.faults.append(f"not done {_PATIENCE:.0f} s after the last strike")
+            report.faults.append(f"not done {PATIENCE:.0f} s after the last strike")
         if report.faults:
             self._keep(records)
         else:
@@ -191,10 +195,15 @@ class Trial:
         if driver.kill(part):
             self._hit(Kind.DRIVER, part.value)
         if part is Part.JVM:
-            driver.answer(_DEATH)  # without its Spark the lease holder ends by itself; alive, it would keep its lease
+            driver.answer(DEATH)  # without its Spark the lease holder ends by itself; alive, it would keep its lease
 
     def _hit(self, kind: Kind, what: str) -> None:
         self._report.hits.append(Hit(kind, what, time.monotonic() - self._began))
+
+    def _settled(self, run_spec: RunSpec) -> int:
+        """Return the number of records that the ledger's receipts count."""
+        with Ledger.open(run_spec.ledger) as ledger:
+            return sum(receipt.counts.read for receipt in ledger.receipts(run_spec.pipeline))
 
     def _found(self, run_spec: RunSpec, sink: Sink) -> Found:
         with Ledger.open(run_spec.ledger) as ledger:
