@@ -81,8 +81,8 @@ OF_REFRESH: Sequence[Mutant] = (
         "swap: the old table is dropped in a transaction of its own",
         _SWAP,
         "replacement",
-        'f"DROP TABLE {target.sql}",',
-        'f"DROP TABLE {target.sql}; COMMIT; BEGIN",',
+        'f"DROP TABLE {target.sql}"',
+        'f"DROP TABLE {target.sql}; COMMIT; BEGIN"',
         test=_KILLED_RENAMES,
     ),
     Mutant(

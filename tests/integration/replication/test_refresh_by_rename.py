@@ -293,9 +293,10 @@ def test_readers_wait_for_short_times_only_until_the_table_is_free(
 
     with closing(psycopg2.connect(countries.dsn)) as holder:
         holder.cursor().execute("SELECT count(*) FROM copied")
-        threads = [threading.Thread(target=read), threading.Timer(4, holder.close)]
-        for thread in threads:
-            thread.start()
+        threads = [threading.Thread(target=read), threading.Timer(3, holder.close)]
+        begin = once(lambda: [thread.start() for thread in threads])
+        publish = before(PostgresRenamingSink._replace_rows, begin)
+        monkeypatch.setattr(PostgresRenamingSink, "_replace_rows", publish)
         assert refresh(countries).route == ["done"]
         ended.set()
         for thread in threads:
