@@ -291,11 +291,14 @@ def test_readers_wait_for_short_times_only_until_the_table_is_free(
             execute(countries.dsn, "SELECT count(*) FROM copied")
             longest[0] = max(longest[0], time.monotonic() - at)
 
+    def begin() -> None:
+        for thread in threads:
+            thread.start()
+
     with closing(psycopg2.connect(countries.dsn)) as holder:
         holder.cursor().execute("SELECT count(*) FROM copied")
         threads = [threading.Thread(target=read), threading.Timer(3, holder.close)]
-        begin = once(lambda: [thread.start() for thread in threads])
-        publish = before(PostgresRenamingSink._replace_rows, begin)
+        publish = before(PostgresRenamingSink._replace_rows, once(begin))
         monkeypatch.setattr(PostgresRenamingSink, "_replace_rows", publish)
         assert refresh(countries).route == ["done"]
         ended.set()
