@@ -142,7 +142,7 @@ def _remaining_alarms(alarm: PlanningAlarm, reread_ranges: Sequence[Range], left
         elif beyond := not_covered(evidence.late_ranges, reread_ranges):
             found[evidence.description] = (
                 f"this does not read the rows in {len(beyond)} ranges, the first of them {beyond[0]}: they lie below "
-                " the low watermark, or cannot be distinguished from rows that were read before"
+                "the low watermark, or cannot be distinguished from rows that were read before"
             )
         elif left and evidence.late_ranges:
             found[evidence.description] = f"it is unknown which rows of {left[0]} came late, so this reads none of them"
