@@ -25,13 +25,13 @@ ChosenPath = ImportPath | Callable[[Any], ImportPath]
 class OutOfRangeTimes:
     """Treatment of a source's times that Spark cannot represent, such as the infinite times of PostgreSQL.
 
-    The source's reader yields a time before ``first_day`` in place of such a time. Its record is rejected, unless the
-    column goes unchanged to a sink of the same connector that stores such times.
+    The source's reader replaces such a time by a time before ``first_day``. The record is rejected, unless the column
+    goes unchanged to a sink of the same connector that stores such times.
 
     :param first_day: the earliest day that a time of the source can have, in days since 1970
-    :param message: description of such a time and its remedy, which follows the column's name in an error message, such
-        as ``is after the year 294246 …; leave it out of transform.select``
-    :param stored_by_own_sink: whether a sink of the same connector stores such times as they are
+    :param message: end of an error message, after the column's name: the fault and the remedy, such as ``is after the
+        year 294246 …; leave it out of transform.select``
+    :param stored_by_own_sink: whether a sink of the same connector stores such times unchanged
     """
 
     first_day: int
@@ -44,9 +44,10 @@ class SourceType:
     """Source of a connector.
 
     :param section: model of the section ``source``
-    :param source: class that plans; created with the pipeline and the connection (:class:`~.source_protocol.Source`)
-    :param reader: class that reads in a lane; created with the pipeline, the connection and the shape of the records
-        (:class:`~.source_protocol.Reader`)
+    :param source: class of the planning side; created with the pipeline and the connection
+        (:class:`~.source_protocol.Source`)
+    :param reader: class of the reading side, used in lanes; created with the pipeline, the connection and the shape of
+        the records (:class:`~.source_protocol.Reader`)
     :param out_of_range_times: times of the source that Spark cannot represent; None if there are none
     :param database: class of a database whose tables are sources, for declarations of many tables; created with the
         connection (:class:`~.database_protocol.SourceDatabase`). None if the connector does not support such
@@ -65,17 +66,17 @@ class SinkType:
     """Sink of a connector; its classes are created with the pipeline, the connection and a ``SinkContext``.
 
     :param section: model of the section ``sink``
-    :param sink: class that fences and reads receipts (:class:`~.sink_protocol.Sink`)
-    :param writer: class that delivers in a lane (:class:`~.sink_protocol.Writer`)
+    :param sink: class of the control side, which fences and reads receipts (:class:`~.sink_protocol.Sink`)
+    :param writer: class of the writing side, which delivers batches in lanes (:class:`~.sink_protocol.Writer`)
     :param committer: class that commits all batches of a wave at once (:class:`~.sink_protocol.Committer`), which makes
         the sink two-phase; None, or a function that returns None, if the writer commits each batch
     :param dead_letter_place: function that returns a phrase for the place where the sink stores dead letters, such as
         ``table letters of connection lake``; its arguments are the pipeline and a function that returns the connection
-        of an id. None to name the type and place of the sink instead, such as ``the files sink, /out``
+        with a given id. If None, the phrase names the type and place of the sink, such as ``the files sink, /out``
     :param dead_letter_keys: keys of ``dead_letter_queue`` that apply if the sink stores the dead letters
-    :param conformance: module of tests that run the conformance suite of sinks in the database of a pipeline's target,
-        on tables of their own; the environment variable ``AIRFLOW_CKPT_CONFORMANCE_FILE`` holds the path of the
-        pipeline's file. None if there are none
+    :param conformance: name of a test module that runs the conformance suite of sinks in the database of a pipeline's
+        target, on tables of its own. It finds the path of the pipeline's file in the environment variable
+        ``AIRFLOW_CKPT_CONFORMANCE_FILE``. None if there is no such module
     """
 
     section: type[SinkSection]
@@ -89,7 +90,7 @@ class SinkType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterStoreType:
-    """Store of a connector for the dead letters of any sink, which ``dead_letter_queue.sink`` chooses by type.
+    """Store of a connector for the dead letters of any sink; ``dead_letter_queue.sink`` names its type to choose it.
 
     :param store: class of the store; created with the pipeline, the connection and a ``SinkContext``
         (:class:`~.dead_letter_store.DeadLetterStore`)
@@ -97,12 +98,12 @@ class DeadLetterStoreType:
         connection kafka``; its arguments are those of ``SinkType.dead_letter_place``
     :param keys: keys of ``dead_letter_queue`` that apply to the store: some of ``connection``, ``topic``, ``brokers``,
         ``compression``, ``table`` and ``path``
-    :param needed: the required ones of these keys, each with the meaning that an error names if it is missing, such as
+    :param needed: those of ``keys`` that are required, each with a description for the error if it is missing, such as
         ``a directory`` for ``path``
     :param needs_connection: whether the store requires a connection: that of ``dead_letter_queue.connection``, or of a
         sink or source of the same type
     :param instead_of_connection: key of ``dead_letter_queue`` that makes a connection unnecessary, such as ``brokers``;
-        if it is given without ``sink``, this store is used. None if there is no such key
+        if a declaration has this key but no ``sink``, this store is used. None if there is no such key
     """
 
     store: ImportPath
@@ -125,8 +126,8 @@ class Connector:
         (:class:`~.raw_copy_protocol.RawCopy`). A function of the sink's section if the class depends on its keys; None
         if rows are always decoded
     :param dataset: function that returns namespace and name of the source or sink by OpenLineage's rules; its arguments
-        are the section and the connection. None to derive them from the type, the connection's host and the section's
-        place, such as ``kafka://broker:9092`` and ``orders``
+        are the section and the connection. If None, both are derived from the type, the connection's host and
+        :attr:`ConnectorSection.place`, such as ``kafka://broker:9092`` and ``orders``
     :param preload: names of modules that the classes import lazily, such as a driver's, which a Spark worker may import
         in advance
     :param preload_before_fork: names of modules that a scheduler may import before it forks its tasks; they must not

@@ -1,4 +1,4 @@
-"""Base class of a connector's models of the sections ``source`` and ``sink``."""
+"""Base class of the pydantic models that connectors have for the sections ``source`` and ``sink``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ConnectorSection(Section):
     :cvar side: name of the section
     :cvar place_key: key whose value names the table, topic or path that is read or written, such as ``table``; messages
         and dead letters contain this value
-    :cvar needs_order: whether batches of a partition must be delivered in order, as they are to and from Kafka
+    :cvar needs_order: whether batches of a partition must be delivered in order, as for Kafka sources and sinks
     """
 
     side: ClassVar[Literal["source", "sink"]]
@@ -46,7 +46,7 @@ class ConnectorSection(Section):
         return str(getattr(self, self.place_key))
 
     def check(self, pipeline: Pipeline) -> None:
-        """Refuse a pipeline whose other sections contradict this one, although each section is valid on its own.
+        """Raise an error if other sections of the pipeline contradict this one, although each is valid on its own.
 
         :raises ValueError: if there is a contradiction; the message names the keys, and what to write instead
         """

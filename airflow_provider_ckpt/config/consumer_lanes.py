@@ -16,8 +16,8 @@ class Consumer(Section):
         over all lanes; ``single`` uses one lane; ``auto`` is ``pinned`` if source or sink require order, else
         ``round_robin``
     :param lanes: number of lanes; ``auto`` uses the number of cores of the Spark master
-    :param max_in_flight: maximum number of records in batches without a verdict, started or not; no more batches are
-        planned while it is reached
+    :param max_in_flight: maximum number of records in batches that have no verdict, whether started or not; while it is
+        reached, no more batches are planned
     """
 
     strategy: Literal["auto", "pinned", "round_robin", "single"] = "auto"
@@ -42,6 +42,6 @@ class Consumer(Section):
     def is_pinned(self, *, needs_order: bool) -> bool:
         """Return whether a partition's batches are executed in one lane, in order.
 
-        :param needs_order: whether source or sink require that order, which decides with ``auto``
+        :param needs_order: whether source or sink require that order; it decides the result if ``strategy`` is ``auto``
         """
         return needs_order if self.strategy == "auto" else self.strategy != "round_robin"

@@ -1,7 +1,7 @@
 """Define the keys that declare the delivery policy: commits, retries, dead letters, and missing or null fields.
 
-Most of them have the names that StreamForge, a tool that replicates Kafka topics, gives them, so its declarations of
-these keys are accepted as they are written.
+Most keys have the same names as in StreamForge, a tool that replicates Kafka topics, so that these parts of its
+declarations can be used unchanged.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class CommitStrategy(Section):
 
     Names that end in ``_ms`` are milliseconds.
 
-    :param manual_commit: whether the number of batches by which the checkpoint can move decides when to settle, beside
-        the time; ``False`` settles by timer alone
+    :param manual_commit: whether a settlement depends on the number of batches by which the checkpoint can move and on
+        the time (see the keys below); ``False`` settles by timer alone
     :param commit_mode: ``sync`` settles each batch of a lane before the next one is sent; ``async`` sends the next one
         without waiting
     :param commit_interval: records per batch; the source chooses if it is ``auto``
@@ -89,7 +89,9 @@ _DEFAULT = RetryPolicy()
 
 
 class Retry(Section):
-    """Number and delay of the attempts of a failed batch; the keys are the fields of :class:`RetryPolicy`."""
+    """Section ``retry``: number and delay of the attempts of a failed batch. Its keys are the fields of
+    :class:`RetryPolicy`.
+    """
 
     max_attempts: WholeNumber = Field(default=_DEFAULT.max_attempts, ge=1)
     initial_delay_ms: Milliseconds = Field(default=_DEFAULT.initial_delay_ms, ge=0)
@@ -106,7 +108,7 @@ class Retry(Section):
 
 
 SAME = "same"
-"""Value of ``dead_letter_queue.sink`` with which the sink itself stores the dead letters."""
+"""Value of ``dead_letter_queue.sink`` for dead letters that the sink itself stores."""
 
 
 def _stores_with_brokers() -> list[str]:
@@ -116,11 +118,11 @@ def _stores_with_brokers() -> list[str]:
 
 
 def _store_implied_by_brokers(data: object) -> object:
-    """Return a ``dead_letter_queue`` section with ``sink`` filled in, if it has ``brokers`` but no ``sink``.
+    """Add ``sink`` to a ``dead_letter_queue`` section that has ``brokers`` but no ``sink``, and return the section.
 
-    Declarations written for StreamForge have this form. The value is the connector type whose store accepts ``brokers``
-    (``kafka``). Any other section is returned unchanged, and so is each section if several installed types accept
-    ``brokers``.
+    Declarations written for StreamForge have this form. The value of ``sink`` is the connector type whose store accepts
+    ``brokers`` (``kafka``). All other sections are returned unchanged; so is every section if several installed types
+    accept ``brokers``.
     """
     if isinstance(data, Mapping) and data.get("brokers") and "sink" not in data:
         stores = _stores_with_brokers()
@@ -147,19 +149,20 @@ def _dead_letter_destination(value: object) -> object:
 class DeadLetterQueue(Section):
     """Destination and content of dead letters: records that cannot be delivered.
 
-    :param enabled: whether dead letters are written; if not, an error that requires one halts the run, and nothing is
-        dropped
-    :param sink: ``same`` writes them with the batch: to a table beside a target in a database, to files of JSON lines
-        beside a target that consists of files, to ``topic`` for a Kafka target. Any other value is the type of a
-        connector with a dead letter store, to which they are written before the batch's receipt. The default is
-        ``kafka`` if ``brokers`` is given, else ``same``
-    :param connection: Airflow connection id of the destination; by default that of a sink or source of the same type
-    :param topic: topic, for ``kafka``, and for ``same`` with a Kafka target
+    :param enabled: whether dead letters are written; if not, an error that would make a record a dead letter halts the
+        run, and no record is dropped
+    :param sink: ``same`` writes the dead letters with their batch: to a table beside a target in a database, to files
+        of JSON lines beside a target that consists of files, to ``topic`` for a Kafka target. Any other value is the
+        type of a connector with a dead letter store, which stores the dead letters before the batch's receipt is
+        written. The default is ``kafka`` if ``brokers`` is given, else ``same``
+    :param connection: Airflow connection id of the destination; by default the connection of the sink or source, if one
+        of them has the same type
+    :param topic: Kafka topic of the dead letters, for ``kafka``, and for ``same`` with a Kafka target
     :param brokers: brokers to use instead of the connection's, for ``kafka``
     :param compression: compression of the messages, for ``kafka``; for ``same`` with a Kafka target, compression of the
         topic when it is created
-    :param table: ``schema.table`` or ``table``, for ``postgres``
-    :param path: directory, for ``files``
+    :param table: table of the dead letters, as ``schema.table`` or ``table``, for ``postgres``
+    :param path: directory of the dead letters, for ``files``
     :param include_original_headers: whether a dead letter contains the headers of its record
     :param include_stack_trace: whether a dead letter contains the error's stack trace
     :param header_prefix: prefix of the names of headers that describe the error
@@ -195,12 +198,12 @@ class DeadLetterQueue(Section):
 
     @property
     def in_sink(self) -> bool:
-        """True if dead letters are enabled and the sink itself writes them, together with their batch."""
+        """True if dead letters are enabled and the sink itself stores them."""
         return self.enabled and self.sink == SAME
 
     @property
     def in_other_store(self) -> bool:
-        """True if dead letters are enabled and written to a destination other than the sink."""
+        """True if dead letters are enabled and stored elsewhere than in the sink."""
         return self.enabled and self.sink != SAME
 
 

@@ -65,7 +65,7 @@ class Document:
     :param text: the YAML text
     :param environment: environment variables that values may refer to
     :param content: end of the error message about a text without keys, such as :data:`PIPELINE_KEYS`
-    :ivar data: the plain data; a value with a fault may be missing, None or as it is written
+    :ivar data: the plain data; a value with a fault may be missing, None, or the text as written
     :ivar faults: pairs of a line and the problem in that line, in order
     :raises NotReadableError: if the text is not a single YAML document with a mapping of keys, or is too large
     """
@@ -137,7 +137,10 @@ class _LimitedComposer(Composer):
 
 
 class _Loader(_LimitedComposer, yaml.SafeLoader):
-    """YAML loader without libyaml, for texts that libyaml rejects, or if it is missing; users see its messages."""
+    """YAML loader in pure Python, for texts that libyaml rejects, and for systems without libyaml.
+
+    Users see the messages of this loader only, never those of libyaml.
+    """
 
 
 if yaml.__with_libyaml__:
@@ -155,7 +158,8 @@ if yaml.__with_libyaml__:
 def _compose(text: str, content: str) -> yaml.MappingNode:
     """Return the root of PyYAML's node tree for a YAML text.
 
-    A text that libyaml does not accept is parsed again in Python, so that messages are the same with and without it.
+    A text that libyaml does not accept is parsed again in Python, so that error messages are the same with and without
+    libyaml.
 
     :param text: the YAML text
     :param content: end of the error message about a text without keys
@@ -196,7 +200,7 @@ def _compose_in_python(text: str) -> yaml.Node | None:
 
 
 class _NodeConverter:
-    """Converts PyYAML's node tree to plain data and records faults.
+    """Converter of PyYAML's node tree to plain data, which records faults.
 
     :param environment: environment variables that values may refer to
     :ivar faults: pairs of a line and the problem in that line

@@ -23,7 +23,7 @@ GROUP = "airflow_provider_ckpt.connectors"
 """Name of the group of entry points; it is also the package of the built-in connectors."""
 
 Part = Literal["source", "sink", "dead_letter_store"]
-"""Name of an attribute of :class:`Connector` that a connector may lack."""
+"""Name of an attribute of :class:`Connector` that may be None."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _OBJECT = "CONNECTOR"
@@ -31,11 +31,11 @@ _GROUP_HEADER = f"[{GROUP}]".encode()
 
 
 class ConnectorError(ValueError):
-    """Error of a connector that is missing or broken, or whose type two distributions claim."""
+    """Error of a connector that is missing or cannot be imported, or whose type two distributions provide."""
 
 
 class UnknownTypeError(ConnectorError):
-    """Error of a type that no installed connector has."""
+    """Error of a ``type`` for which no connector is installed."""
 
 
 _known_paths: dict[str, str] = {}
@@ -78,7 +78,7 @@ def connector_path(kind: str) -> str:
 
 
 def use_paths(paths: Mapping[str, str]) -> None:
-    """Have this process import connectors from paths that another process has found in entry points, when needed.
+    """Make this process import connectors by given paths, which another process has found in entry points.
 
     Spark's executors then need the packages of the connectors, but no metadata of their distributions.
 
@@ -108,10 +108,10 @@ def installed_connectors() -> Iterator[tuple[str, Connector]]:
 
 @cache
 def _claims() -> Mapping[str, Mapping[str, str]]:
-    """Return, for each type, the import path of its connector in each distribution that claims the type.
+    """Return the import paths of connectors by type, then by the distribution that provides the connector.
 
-    Keys are the type, then name and version of the distribution, such as ``my-connector 1.2``. Of distributions with
-    the same name, the first one on the import path counts.
+    The distribution is given as name and version, such as ``my-connector 1.2``. Of distributions with the same name,
+    only the first one on ``sys.path`` counts.
     """
     found: dict[str, dict[str, str]] = {}
     seen: set[str] = set()
@@ -175,7 +175,7 @@ def _load(kind: str, path: str) -> Connector:
 def _origin(kind: str) -> str:
     """Return the part of an error message that names the distributions of a type, such as `` of my-connector 1.2``.
 
-    It is empty if another process has found the connector, see :func:`use_paths`.
+    The text is empty if another process has found the connector, see :func:`use_paths`.
     """
     return "".join(f" of {name}" for name in _claims().get(kind, {})) if kind not in _known_paths else ""
 

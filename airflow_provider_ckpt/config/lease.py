@@ -17,9 +17,9 @@ from airflow_provider_ckpt.config.fields import Section
 class LeaseSection(Section):
     """Lease of a pipeline, which admits one run at a time.
 
-    :param ttl: time without a renewal after which the lease may be taken over
-    :param on_busy: ``wait`` until another run releases the lease, or ``fail`` at once
-    :param wait: maximum time that ``on_busy: wait`` waits; after it, the run fails
+    :param ttl: time without a renewal after which another run may take the lease over
+    :param on_busy: reaction while another run holds the lease: ``wait`` until it is released, or ``fail`` at once
+    :param wait: maximum waiting time of ``on_busy: wait``; afterwards the run fails
     """
 
     ttl: Duration = timedelta(seconds=60)

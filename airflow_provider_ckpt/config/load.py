@@ -89,7 +89,7 @@ def parse_document(text: str, name: str, content: str = PIPELINE_KEYS) -> Docume
 
     :param text: the YAML text
     :param name: name of the text in error messages
-    :param content: end of the error message about a text without keys, which tells the required ones: ``a pipeline
+    :param content: end of the error message about a text without keys; it names the required keys, as in ``a pipeline
         needs name, source and sink``
     :raises ConfigError: if the text is not YAML, is too large, or has a fault such as a duplicate key
     """
@@ -107,11 +107,11 @@ def parse_document(text: str, name: str, content: str = PIPELINE_KEYS) -> Docume
 def refuse_invisible_characters(data: Mapping[str, Any], name: str) -> None:
     """Raise an error if plain data that was not parsed from YAML contains a forbidden invisible character.
 
-    Control characters are forbidden, for example. In a YAML text, :func:`parse_document` refuses them.
+    Control characters are forbidden, for example. For YAML texts, :func:`parse_document` makes this check.
 
     :param data: the declaration
     :param name: name of the data in error messages
-    :raises ConfigError: if there is such a character; the message has one line for each key or text with one
+    :raises ConfigError: if there is such a character; the message has one line for each key or text that contains any
     """
     unseen = [(None, fault) for fault in invisible_characters(data)]
     if unseen:

@@ -1,6 +1,6 @@
 """Read name, DAG id and schedule from a pipeline's file without validating the rest of it.
 
-A DAG factory needs them to show a DAG even for a file with errors.
+With this outline, a DAG factory shows a DAG even for a file with errors.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ def read_outline(path: Path) -> Outline:
 
 
 def may_declare(path: Path, dag_id: str) -> bool:
-    """Return whether a pipeline's file may declare the DAG with a given id, by a search of the text for the id.
+    """Return whether a pipeline's file may declare the DAG with a given id: whether its text contains the id.
 
-    The YAML is not parsed. The result is also True if an escape sequence or an environment variable may hide the id,
-    and False if the file cannot be read.
+    The YAML is not parsed. The result is also True if the text has an escape sequence or an environment variable, from
+    which the id may result, and False if the file cannot be read.
 
     :param path: the YAML file
     :param dag_id: id of the DAG

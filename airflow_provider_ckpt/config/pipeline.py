@@ -1,6 +1,6 @@
 """Model of a pipeline's declaration; the models of its sections are in files of their own.
 
-Keys and defaults are those of the tables in the docs; unknown keys are errors.
+``docs/pipeline.rst`` describes all keys and defaults. Unknown keys are errors.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class Pipeline(Section):
     :param delivery: delivery guarantee
     :param commit_strategy: size of batches, and times at which receipts are settled
     :param retry: number and delay of the attempts of a batch
-    :param dead_letter_queue: destination of dead letters
+    :param dead_letter_queue: destination and content of dead letters
     :param error_handling: handling of missing and null fields
-    :param error_policy: actions that replace the default ones, by error type
+    :param error_policy: by error type, the action that replaces the default action
     :param consumer: distribution of batches over lanes
     :param lease: validity of the pipeline's lease, and reaction to a lease that another run holds
-    :param run: execution of a run
+    :param run: the Spark that executes a run, its time budget, and whether held batches fail it
     :param recovery: detection of records that appear late in the source
     :param schema_: reaction to changes of the source's columns; the YAML key is ``schema``. None: each run reads the
         columns that the source has, and fails if the target cannot store them
@@ -79,8 +79,8 @@ class Pipeline(Section):
     def dead_letter_connection(self) -> str | None:
         """Airflow connection id of a dead letter destination other than the sink.
 
-        It is ``dead_letter_queue.connection``, or else the connection of a sink or source of the same type. It is None
-        if the sink writes the dead letters, or none of these connections is given.
+        It is ``dead_letter_queue.connection``, or else the connection of the sink or source, if one of them has the
+        destination's type. None if the sink stores the dead letters, or none of these connections is given.
         """
         queue = self.dead_letter_queue
         if not queue.in_other_store or queue.connection:

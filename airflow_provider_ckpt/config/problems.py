@@ -19,7 +19,7 @@ from airflow_provider_ckpt.config.installed_connectors import types_with
 from airflow_provider_ckpt.config.unknown_keys import KeyPath, annotation_at, suggestion, unknown_key_text
 
 _KEY = "[key]"
-"""Last part of the location that pydantic gives for an error in a mapping's key instead of its value."""
+"""Last part of pydantic's location of an error that concerns a key of a mapping, not the key's value."""
 
 _ABSENT = frozenset({"missing", "extra_forbidden"})
 _EXPECTED = {
@@ -167,7 +167,7 @@ def _allowed_texts(detail: ErrorDetails) -> list[str]:
 def _choices(model: type[BaseModel], path: KeyPath, data: object) -> list[str]:
     """Return the texts that a key allows as its value; empty if its values are not limited to certain texts.
 
-    They come from the key's enum or ``Literal`` type; ``source.type`` and ``sink.type`` allow the installed types.
+    The texts come from the key's enum or ``Literal`` type; ``source.type`` and ``sink.type`` allow the installed types.
 
     :param model: the model that was validated
     :param path: path of the key
@@ -187,9 +187,9 @@ def _choices_clause(choices: Sequence[str]) -> str:
 
 
 def _needed_clause(path: KeyPath, data: object) -> str:
-    """Return the part of an error message that names the type that requires a missing key of source or sink.
+    """Return text for the error of a missing key of source or sink: it names the ``type`` that requires the key.
 
-    For example: ``; type: kafka needs it``. It is empty for keys of other sections.
+    For example: ``; type: kafka needs it``. The text is empty for keys of other sections.
 
     :param path: path of the missing key
     :param data: the invalid data

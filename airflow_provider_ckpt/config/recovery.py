@@ -1,4 +1,4 @@
-"""Model of the section ``recovery`` of a declaration: the records that a recovery compares with the receipts."""
+"""Model of the section ``recovery`` of a declaration: how far back ``recover`` looks for late records."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from airflow_provider_ckpt.config.fields import Section
 class RecoverySection(Section):
     """Detection of late records: records that appear in the source after their range was read.
 
-    :param window: distance in time at which the low watermark follows the checkpoint; only records above the low
-        watermark are found
-    :param settle_lag: minimum age of receipts that a recovery compares with the source; younger ones, in whose ranges
-        late records are still common, are left to a later recovery
+    :param window: time by which the low watermark stays behind the checkpoint; ``recover`` finds late records above the
+        low watermark only
+    :param settle_lag: minimum age of the receipts that ``recover`` compares with the source. In the ranges of younger
+        receipts, late records may still appear; a later ``recover`` compares these
     """
 
     window: Duration = timedelta(days=7)

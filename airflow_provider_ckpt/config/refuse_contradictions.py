@@ -33,7 +33,7 @@ def refuse_contradictions(pipeline: Pipeline) -> None:
 
 
 def refuse_round_robin_if_ordered(pipeline: Pipeline) -> None:
-    """Refuse ``round_robin``, which spreads a partition over lanes, where the order of its batches matters.
+    """Refuse ``round_robin``, which spreads a partition's batches over all lanes, if the order of batches matters.
 
     The order matters for sinks that upsert, and for connectors whose records have an order (semantics, section 6).
 
@@ -50,11 +50,11 @@ def refuse_round_robin_if_ordered(pipeline: Pipeline) -> None:
 
 
 def _check_refresh(pipeline: Pipeline) -> None:
-    """Refuse ``source.mode: full`` without a sink that replaces all rows, and such a sink with any other source.
+    """Refuse ``source.mode: full`` if the sink does not replace all rows, and a sink that does with any other source.
 
     :param pipeline: the declaration
-    :raises ValueError: if one is given without the other, or ``source.mode: full`` with delivery at most once or the
-        section ``schema``
+    :raises ValueError: if one is given without the other, or if ``source.mode: full`` is combined with at-most-once
+        delivery or with the section ``schema``
     """
     full, replaces = pipeline.source.is_full, pipeline.sink.replaces is not None
     if full and not replaces:
@@ -100,10 +100,10 @@ def _check_creation(pipeline: Pipeline) -> None:
 
 
 def _check_dead_letter_store(pipeline: Pipeline) -> None:
-    """Refuse a dead letter store that needs a connection, if none is given, nor a key in its place (``brokers``).
+    """Refuse a dead letter store without the connection that it needs, unless ``brokers`` or such a key replaces it.
 
     :param pipeline: the declaration
-    :raises ValueError: if both are missing; the message names the keys
+    :raises ValueError: if both the connection and the key that replaces it are missing; the message names the keys
     """
     queue = pipeline.dead_letter_queue
     if not queue.in_other_store:

@@ -62,7 +62,7 @@ class WorkSchedule(Section):
     """Schedule that starts a run when enough new records wait in the source; :class:`CkptWorkTrigger` implements it.
 
     :param at_least: number of new positions with which a run starts at once
-    :param longest_wait: maximum time that a new record waits; then a run starts with fewer new positions
+    :param longest_wait: maximum time that a new record waits; after it, a run starts even for fewer new positions
     :param check_every: time between two checks of the source, at least one second
     """
 
@@ -100,8 +100,8 @@ class DagSection(Section):
     :param execution_timeout: time after which Airflow ends a task that has not ended; None for no such time
     :param paused: whether the DAG is paused when it is created; None for Airflow's configured default
     :param shape: ``operator``, the whole run as one task, or ``task_group``
-    :param deferrable: for ``task_group``: whether the triggerer waits for later rounds; None for Airflow's configured
-        default
+    :param deferrable: for ``task_group``: whether the task waits for a retry round in the triggerer instead of a worker
+        slot; None for Airflow's configured default
     """
 
     dag_id: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$")

@@ -1,4 +1,4 @@
-"""Model of the section ``schema`` of a declaration: the policy of changes of the source's columns."""
+"""Model of the section ``schema`` of a declaration: how runs react to changes of the source's columns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OtherType = Literal["freeze", "dead_letter"]
 
 
 class ColumnSchemaSection(Section):
-    """Reaction to changes of one column of the source; an omitted key has the value of the section ``schema``.
+    """Reaction to changes of one column of the source; for an omitted key, the value in the section ``schema`` holds.
 
     The keys are those of :class:`SchemaSection`.
     """
@@ -73,7 +73,7 @@ class SchemaSection(Section):
 
     @property
     def policy(self) -> SchemaPolicy:
-        """The section as a :class:`SchemaPolicy`, which decides about changes."""
+        """The section as a :class:`SchemaPolicy`, the object that decides how to react to a change."""
         columns = {name: keys.model_dump(exclude_none=True) for name, keys in self.columns.items()}
         return SchemaPolicy(**self.model_dump(exclude={"columns"}), columns=columns)
 
@@ -123,8 +123,8 @@ def refuse_without_effect(pipeline: Pipeline) -> None:
 def column_use(pipeline: Pipeline, reserved: frozenset[str]) -> ColumnUse:
     """Return how a pipeline uses its source's columns: as cursor, as key, and in expressions of the transform.
 
-    An expression uses each column whose name occurs in it. A Python function, or an expression such as ``struct(*)``,
-    counts as using every column.
+    An expression counts as using each column whose name occurs in its text. A Python function, or an expression such as
+    ``struct(*)``, counts as using every column.
 
     :param pipeline: the pipeline
     :param reserved: names that no column of the target can have, such as those of control columns, in lower case

@@ -41,7 +41,10 @@ class SinkSection(ConnectorSection):
 
     @property
     def place_parts(self) -> tuple[str, ...]:
-        """The parts of the target's name without quotes, so that two spellings of one target are equal."""
+        """The parts of the target's name, such as schema and table, without quotes.
+
+        They are equal for two spellings of one target.
+        """
         return (self.place,)
 
     @property
@@ -74,7 +77,7 @@ class SinkSection(ConnectorSection):
 
     @property
     def may_store_other_rows(self) -> bool:
-        """True if the target may take more or fewer rows than are sent, for example because of a trigger.
+        """True if the target may store more or fewer rows than are sent, for example because of a database trigger.
 
         The number of rows in the target is then not compared with the number of sent rows.
         """
@@ -87,5 +90,5 @@ class SinkSection(ConnectorSection):
 
     @property
     def takes_raw_rows(self) -> bool:
-        """True if rows of a source of the same connector may be copied undecoded (see ``Connector.raw_copy``)."""
+        """True if rows from a source of the same connector may be copied as raw bytes (see ``Connector.raw_copy``)."""
         return True

@@ -14,13 +14,12 @@ class SourceSection(ConnectorSection):
     :param type: type of the source, such as ``postgres``
     :param connection: Airflow connection id
     :param start_from: where the very first run starts: ``earliest``, ``latest``, or a position
-    :cvar ordered_by_cursor: whether positions are values of a cursor column, so that rows may appear below positions
-        that were read
+    :cvar ordered_by_cursor: whether positions are values of a cursor column, so that new rows may appear at positions
+        that were read already
     :cvar discovers_files: whether the source's records lie in files that planning discovers; the list of files is
         stored in the ledger and in the sink
-    :cvar spark_reader: name of a module that reads waves with Spark itself, such as
-        ``airflow_provider_ckpt.spark.jdbc``, instead of lanes with the connector's reader; a lane then gets only the
-        columns that Spark passes on to it. None if lanes read
+    :cvar spark_reader: name of the module that makes Spark itself read waves, such as
+        ``airflow_provider_ckpt.spark.jdbc``; None if lanes read with the connector's reader
     :cvar reports_columns: whether the source reports its columns (:class:`~.source_protocol.SourceWithColumns`), which
         the section ``schema`` needs
     """
@@ -40,7 +39,9 @@ class SourceSection(ConnectorSection):
 
     @property
     def has_columns(self) -> bool:
-        """True if records have typed columns and are not decoded; False if ``transform.decode`` may decode them."""
+        """True if the source's records have typed columns; False if they are raw bytes, which ``transform.decode``
+        decodes.
+        """
         return True
 
     @property
@@ -57,7 +58,7 @@ class SourceSection(ConnectorSection):
     def may_lack_columns(self) -> bool:
         """True if a record may lack a column, as in Parquet files; ``transform.schema`` then declares the columns.
 
-        The texts of such a source are also checked, since nothing guarantees that they are valid UTF-8.
+        Text values of such a source are also checked, since they need not be valid UTF-8.
         """
         return False
 

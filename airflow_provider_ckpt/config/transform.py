@@ -1,6 +1,6 @@
 """Model of the section ``transform`` of a declaration: decoding, filter, expressions and Python function.
 
-Keys and defaults are those of the table in the docs.
+``docs/pipeline.rst`` describes all keys and defaults.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ def _delimiter(text: str) -> str:
 class Transform(Section):
     """Transform between source and sink, in Spark SQL.
 
-    :param decode: format of a raw record: ``json`` (one object per record) or ``csv``; None to leave records as the
-        source gives them
+    :param decode: format of a raw record: ``json`` (one object per record) or ``csv``; None to not decode records
     :param schema_: columns of a record, as Spark DDL (``id bigint, at timestamp``); the YAML key is ``schema``.
         Required with ``decode``; for Parquet files, the columns to read
     :param where: condition that records must meet; other records are counted as filtered. None for all records

@@ -1,4 +1,4 @@
-"""Validate the sections ``source`` and ``sink`` by the model of their type, which the type's connector provides."""
+"""Validate the sections ``source`` and ``sink`` by the pydantic model that the connector of their ``type`` provides."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def unknown_type_text(value: object, known: Sequence[str]) -> str:
 def _validate(data: object, side: Side) -> object:
     """Return the section that a mapping declares, as an instance of the model of its type.
 
-    Anything but a mapping is returned unchanged: it is an instance of a model already, or pydantic reports it as an
+    Data that is not a mapping is returned unchanged: it is an instance of a model already, or pydantic reports it as an
     error.
 
     :param data: the section's data
@@ -125,10 +125,10 @@ def _without_defaults_of_other_types(
 
 
 def _has_no_effect(model: type[ConnectorSection], key: object, value: object) -> bool:
-    """Return whether a model has a key, and a value for it is null, empty, or the default in Python or JSON form.
+    """Return whether a key with a value has no effect: the value is null, empty, or the default in Python or JSON form.
 
     :param model: the model of a type
-    :param key: the key
+    :param key: name of a key; the result is False if the model does not have this key
     :param value: the value
     """
     field = model.model_fields.get(key) if isinstance(key, str) else None

@@ -17,10 +17,10 @@ KeyPath = tuple[str | int, ...]
 
 
 def unknown_key_text(model: type[BaseModel], path: KeyPath, data: object) -> str:
-    """Return the text of the error for an unknown key, with the nearest known key, or all keys that are known there.
+    """Return the text of the error for an unknown key, with the nearest known key or, if none is near, all known keys.
 
-    If another section has the key, and no known key resembles it here, the text contains its path there. If only other
-    types of source or sink have the key, the text names these types.
+    If no known key of this section resembles the key, but another section has it, the text names its path there. If
+    only other types of source or sink have the key, the text names these types.
 
     :param model: the model of the whole declaration
     :param path: path of the unknown key

@@ -15,7 +15,7 @@ _PLACE_KEYS = ("connection", "topic", "compression", "table", "path")
 """Keys of ``dead_letter_queue`` that have an effect only with some dead letter stores."""
 
 _NAMING_KEYS = ("connection", "table", "topic", "cursor", "key", "columns")
-"""Keys whose values are names; letters of different alphabets in one name are probably a mistake."""
+"""Keys whose values are names. They are searched for letters of different alphabets in one name, probably a mistake."""
 
 
 def warnings(pipeline: Pipeline) -> list[str]:
@@ -83,7 +83,7 @@ def _no_effect_warnings(pipeline: Pipeline) -> Iterator[str]:
 def _mixed_alphabet_warnings(pipeline: Pipeline) -> Iterator[str]:
     """Yield a warning for each name of a table, topic or column that mixes Latin with Cyrillic or Greek letters.
 
-    Such a letter usually got there by mistake, because it looks like a Latin one.
+    A Cyrillic or Greek letter in such a name is usually a mistake, because it looks like a Latin letter.
     """
     parts = {"source": pipeline.source, "sink": pipeline.sink, "dead_letter_queue": pipeline.dead_letter_queue}
     for where, part in parts.items():

@@ -1,8 +1,8 @@
 """Archive the classes that Spark's JVM loads (AppCDS), so that later JVMs need not find, parse and verify them.
 
-An archive is valid for one Java, one Spark and one class path; its file name contains a hash of these. A process in the
-background creates it after a first run (``class_archive_training.py``), and later runs use it. It is optional: without
-it, Spark only starts more slowly.
+An archive is valid for one Java, one Spark and one class path; its file name contains a hash of these. After a first
+run, a process in the background creates the archive (``class_archive_training.py``); later runs use it. Without an
+archive, Spark only starts more slowly.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TRAINING_MODULE = "airflow_provider_ckpt.engines.class_archive_training"
 _MAX_ARCHIVES = 4
 """Number of archives that are kept, the newest first; the size of each is about 150 MB."""
 _RETRY_SECONDS = 3600.0
-"""Seconds after a failed creation of an archive before it is tried again."""
+"""Seconds after a failed creation of an archive before the creation is tried again."""
 _DIGITS = 16
 _PROCESS_TOKEN = secrets.token_hex(8)
 """Random part of the names of files that this process writes."""
@@ -44,7 +44,8 @@ _PROCESS_TOKEN = secrets.token_hex(8)
 class ClassArchive:
     """Archive of loaded Java classes (class data sharing), with which Spark's JVM starts faster.
 
-    It is for one Java, one Spark and one class path. Its file need not exist yet.
+    An archive is valid for one Java, one Spark and one class path. The object exists even if the file was not created
+    yet.
 
     :param directory: directory that contains the files of all archives
     :param key: hash of Java, Spark and class path, with which the name of the file begins
@@ -145,9 +146,9 @@ class ClassArchive:
         return self.directory / f"{self.key}.{_PROCESS_TOKEN}.tmp"
 
     def publish(self) -> Path:
-        """Give the file at :attr:`unfinished_path`, once complete, its final name, which contains its digest.
+        """Rename the complete file at :attr:`unfinished_path` to its final name, which contains the file's digest.
 
-        The oldest archives are removed, so that four remain.
+        All archives but the newest four are removed.
 
         :return: path of the renamed file
         """
@@ -178,8 +179,10 @@ class ClassArchive:
             return False
 
     def _is_trusted(self) -> bool:
-        """Return whether only this user (or root) can write to the directory; Java does not check the content of an
-        archive."""
+        """Return whether only this user (or root) can write to the directory.
+
+        Others could otherwise run code in Spark, since Java does not check the content of an archive.
+        """
         try:
             found = self.directory.stat()
         except OSError:

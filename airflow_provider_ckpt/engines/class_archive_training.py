@@ -34,7 +34,7 @@ from airflow_provider_ckpt.replication.setup import PipelineContext
 _WRITE_SECONDS = 600.0
 """Seconds that the JVM may take to write the archive, on a busy machine."""
 _NICE = 10
-"""Niceness of this process: on a busy machine, it gets about a tenth of the CPU time of another process.
+"""Niceness of this process: on a busy machine, it gets about a tenth of the CPU time that another process gets.
 
 With less CPU time, the creation would not finish on a busy machine.
 """
@@ -43,7 +43,7 @@ _LOOK_SECONDS = 0.2
 """Seconds between two checks of whether other processes' runs are in progress."""
 
 _PATIENCE_SECONDS = 3600.0
-"""Seconds of uninterrupted runs of other processes after which the creation of the archive is given up."""
+"""Seconds to wait for a moment without runs of other processes before the creation of the archive is given up."""
 
 
 def create_archive(class_path: str = "") -> Path | None:
@@ -53,7 +53,7 @@ def create_archive(class_path: str = "") -> Path | None:
     :return: path of the archive's file; None if no archive is possible, or if another process is creating it
     :raises CkptError: if Spark does not start
     :raises RuntimeError: if Java wrote no archive
-    :raises TimeoutError: if runs of other processes were in progress all the time
+    :raises TimeoutError: if runs of other processes were in progress for an hour without a break
     """
     found = spark_class_archive({**os.environ, **environment()}, class_path)
     if found is None:
@@ -93,7 +93,7 @@ def _yielding_to_other_runs() -> Iterator[None]:
 
 
 def _pause_during_other_runs(done: threading.Event) -> None:
-    """Pause the processes that this process has started whenever another run is in progress.
+    """Stop all child processes of this process (SIGSTOP) while another run is in progress; continue them afterwards.
 
     :param done: event that ends this function; paused processes are continued first
     """

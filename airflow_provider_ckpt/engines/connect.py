@@ -2,7 +2,7 @@
 
 This process takes the part of the driver: it sends each wave to the server as one operation, tagged with the run's
 epoch, and commits the batches that lanes staged for a two-phase sink. A run that is killed cancels its operations. If
-it does not manage to, the next run cancels them, since it uses the same session on the server.
+it ends before that, the next run, which uses the same session on the server, cancels them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ConnectEngine:
 
     :param pipeline: the pipeline's declaration; its ``run`` part names the Airflow connection of type ``spark_connect``
     :ivar started: whether :meth:`start` was called
-    :ivar loss_blames_batch: True: if Spark is lost, a batch that ran alone counts as the cause
+    :ivar loss_blames_batch: always True: if Spark is lost during a wave of one batch, that batch counts as the cause
     """
 
     def __init__(self, pipeline: Pipeline) -> None:
@@ -168,11 +168,11 @@ class ConnectEngine:
             self._check_not_killed()
             check()
         if future.exception() is not None:
-            self._check_not_killed()  # if the engine was killed, that is the cause of the error
+            self._check_not_killed()  # if kill() was called, report that instead of the error that it caused
         return future.result()
 
     def _check_not_killed(self) -> None:
-        """Raise :class:`EngineError` after :meth:`kill`, to end the waiting thread of a killed task."""
+        """Raise :class:`EngineError` if :meth:`kill` was called, so that the waiting thread ends."""
         if self._killed.is_set():
             raise EngineError("Spark was stopped.", pipeline=self._pipeline.name, hint=_NOTHING_LOST)
 
@@ -191,7 +191,7 @@ class ConnectEngine:
         self.close()
 
     def _to_engine_error(self, error: Exception) -> EngineError:
-        """Convert an exception of PySpark to an error which says that the server failed or was lost.
+        """Convert an exception of PySpark to an :class:`EngineError`, which says that the server failed or was lost.
 
         Ids of sessions in its message are masked.
 
@@ -210,7 +210,7 @@ class ConnectEngine:
 def _python_error(error: Exception) -> str:
     """Return the line of a Python worker's traceback that names the import error or the version mismatch.
 
-    The caller has checked that there is one.
+    The caller has checked that the traceback has such a line.
     """
     return next(line.strip() for line in str(error).splitlines() if _PYTHON_MISMATCH.search(line))
 

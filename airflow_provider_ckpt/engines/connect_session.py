@@ -1,8 +1,8 @@
 """Open a pipeline's session on a Spark Connect server. All runs share it, so that its Python workers stay warm.
 
 The session's id is derived from the ledger, the pipeline, this package's code, PySpark's version and the Spark
-properties. So a session that a run finds under this id is for exactly these, and a property of the session shows
-whether an earlier run has set it up completely.
+properties. If one of these changes, so does the id, and a new session is used. A property of the session shows whether
+an earlier run has set the session up completely.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _CONF = {
 }
 _CLOSED = "INVALID_HANDLE.SESSION_CLOSED"
 _RETRIES, _LONGEST_MS = 5, 2_000
-"""Number of times that Spark's client repeats a failed request, and the longest pause between two tries in ms.
+"""Number of times that Spark's client repeats a failed request, and the longest pause between two requests in ms.
 
 The tries end after about 5 s; by default, Spark's client would go on for ten minutes.
 """
@@ -55,8 +55,9 @@ The tries end after about 5 s; by default, Spark's client would go on for ten mi
 CHANNEL_OPTIONS = [("grpc.use_local_subchannel_pool", 1)]
 """Options of gRPC, with which each channel has connections of its own.
 
-By default, the channels of a process share their connections and the pauses between attempts. While a server restarts,
-the pauses of the lost session's channel grow to two minutes, and would hold up a new session.
+By default, the channels of a process share connections, and with them the pause before the next attempt to connect.
+While a server restarts, this pause grows to two minutes for the channel of the lost session; a new session would have
+to wait as long.
 """
 
 _KEY_OF_THIS_PROCESS = secrets.token_bytes(32)
@@ -93,11 +94,11 @@ def open_session(pipeline: Pipeline, ledger: str, stopped: threading.Event) -> S
 
 
 def _ids(pipeline: Pipeline, ledger: str, code_zip: CodeZip) -> Iterator[str]:
-    """Yield the ids that the pipeline's session may have, without end and the likeliest first.
+    """Yield the ids that the pipeline's session may have, in the order in which to try them; there is no last one.
 
-    A server closes a session that is idle for an hour, and never reopens it; then the next id is used, and each day has
-    ids of its own. Anyone who knows a session's id may join the session and run code with its data, so ids are signed
-    with the key of :func:`session_key` and cannot be guessed without it.
+    A server closes a session that is idle for an hour, and never opens a session with this id again; then the next id
+    is used. Each day has ids of its own. Anyone who knows a session's id may join the session and run code with its
+    data, so ids are signed with the key of :func:`session_key` and cannot be guessed without it.
 
     :param pipeline: the pipeline's declaration
     :param ledger: id of the ledger

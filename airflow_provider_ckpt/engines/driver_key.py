@@ -1,6 +1,6 @@
-"""Key of a standing driver: a digest of the software, environment and Spark properties that its runs must share.
+"""Compute the key of a standing driver: a digest of the software, environment and Spark properties of its runs.
 
-A running Spark cannot change these. Runs with the same key can use the same driver.
+A running Spark cannot change any of these. So only runs with the same key can use the same driver.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _java(variables: Mapping[str, str]) -> str:
 def _process() -> list[str]:
     """Return working directory, user, groups, umask and namespaces of this process, as texts.
 
-    They are part of the key, since a standing driver cannot change its own.
+    These values are part of the key, since a standing driver cannot adopt those of another process.
     """
     found = [str(Path.cwd())]
     with suppress(OSError):

@@ -20,7 +20,7 @@ _LONGEST = 400
 
 
 def explain(status: int | None, lines: Iterable[str], error: BaseException | None = None) -> str:
-    """Return the part of an error message that tells why Spark ended by itself, or could not be started.
+    """Return text for an error message that tells why Spark ended by itself, or could not be started.
 
     For example: ``it was killed by SIGKILL`` or ``spark-submit could not be started: …``.
 
@@ -56,7 +56,7 @@ def _without_noise(lines: Iterable[str]) -> list[str]:
 
 
 def _describe_status(status: int) -> str:
-    """Return the part of an error message that tells how a process ended, such as ``it was killed by SIGTERM``.
+    """Return text for an error message that tells how a process ended, such as ``it was killed by SIGTERM``.
 
     If a signal killed a process that ``spark-submit`` had started, the status is 128 plus the signal's number, as in a
     shell.

@@ -1,4 +1,4 @@
-"""Create the engine that a pipeline names in ``run.engine``, and find out whether its runs share a Spark."""
+"""Create the engine that a pipeline names in ``run.engine``, and tell whether each of its runs starts its own Spark."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ DELAY_SECONDS = 300.0
 """Seconds after a failed start in which no driver with the same key is started."""
 
 _REPORTED_SECONDS = 86400.0
-"""Age in seconds above which the next start of any driver deletes the record of a failed start."""
+"""Age of a failed start's record in seconds above which the next start of any driver deletes the record."""
 
 _SUFFIX = ".failed.log"
 """Suffix of the file with the output of a driver that did not start; the file's name begins with the driver's key."""
@@ -46,9 +46,9 @@ class FailedStarts:
         self._directory = directory
 
     def all(self) -> list[FailedStart]:
-        """Return the recorded failed starts, which are those after which no driver with the same key has started.
+        """Return the failed starts on record. A record is deleted when a driver with the same key starts.
 
-        Those older than a day may be missing, see :meth:`check`.
+        Records older than a day may be deleted too, see :meth:`check`.
         """
         found = []
         for path in sorted(self._directory.glob(f"*{_SUFFIX}")):
@@ -64,7 +64,7 @@ class FailedStarts:
         Records of failures older than a day are deleted.
 
         :param key: key of the driver
-        :raises EngineError: if a driver with this key failed to start; the error names the file with its output
+        :raises EngineError: if there is such a failure; the error names the file with the driver's output
         """
         now = datetime.now(UTC)
         for failure in self.all():

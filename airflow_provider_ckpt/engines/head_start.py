@@ -47,7 +47,7 @@ class HeadStart:
 
     @property
     def properties(self) -> dict[str, str]:
-        """Spark properties that select the daemon that preloads modules; empty if it cannot be used."""
+        """Spark properties that select the daemon which preloads modules; empty if this daemon cannot be used."""
         return python_daemon.properties(self._modules) if self._preloads else {}
 
     @property
@@ -80,8 +80,8 @@ def enabled() -> bool:
 def spark_class_archive(environment: Mapping[str, str], class_path: str) -> ClassArchive | None:
     """Return the class archive for Spark's JVM, whether or not its file exists; None if no archive is possible.
 
-    There is none if the directory of the archives is not known, if a file from which the archive's name is computed
-    cannot be read, or in the cases that :meth:`.ClassArchive.of` names, for example without ``SPARK_HOME``.
+    No archive is possible if the directory of the archives is not known, if a file from which the archive's name is
+    computed cannot be read, or in the cases that :meth:`.ClassArchive.of` names, for example without ``SPARK_HOME``.
 
     :param environment: environment variables of ``spark-submit``
     :param class_path: value of the Spark property ``spark.driver.extraClassPath``

@@ -120,7 +120,8 @@ class Launcher(SparkSubmitHook):
         self._last_submit_log_lines = deque(maxlen=_REMEMBERED_LINES)
 
     def launch(self) -> None:
-        """Run ``spark-submit`` and the driver to their end; they are killed if the calling thread ends before.
+        """Run ``spark-submit`` and the driver, and wait until both end. The kernel kills them if the calling thread
+        ends.
 
         :raises AirflowException: if the exit status is not 0
         """
@@ -169,7 +170,7 @@ class Launcher(SparkSubmitHook):
 
     @classmethod
     def get_connection(cls, conn_id: str) -> Any:
-        """Return the Airflow connection with the given id; a missing one is an error, unlike in the provider's hook.
+        """Return the Airflow connection with the given id; unlike the provider's hook, raise an error if it is missing.
 
         :param conn_id: id of the connection
         :raises ConfigError: if the connection is not defined
@@ -186,8 +187,8 @@ def _local_environment(directory: Path, conf: Mapping[str, str]) -> dict[str, st
     """Return environment variables with which to start Spark on a local master, in addition to those of this process.
 
     Executors then use the Python of this process, and temporary files of Spark and Java are in the run directory, to be
-    removed with it even if Spark is killed. A variable that this process has already, or whose Spark property ``conf``
-    sets, is left out.
+    removed with it even if Spark is killed. A variable is left out if this process has it already, or if ``conf`` has
+    the Spark property of the same meaning.
 
     :param directory: the run directory
     :param conf: Spark properties of the run, by name

@@ -33,7 +33,7 @@ class RunDirectory:
         host = kind_and_host.partition(":")[2].replace(os.sep, "_")
         self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{host}-{pid}-{started}-"))
         lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
-        with suppress(OSError):  # a file system without locks: only the name shows the owner
+        with suppress(OSError):  # on a file system without locks, only the directory's name shows the owner
             fcntl.flock(lock, fcntl.LOCK_EX)  # waits while another process tests the lock
         self._lock_file = [lock]  # the thread that pops it removes the directory
 
@@ -92,7 +92,7 @@ def _is_of_another(entry: os.DirEntry[str]) -> bool:
 
 
 def _is_left_behind(name: str) -> bool:
-    """Return whether a directory name is that of a run of this host whose process no longer runs."""
+    """Return whether a directory's name contains this host and the pid of a process that no longer runs."""
     found = _NAME.fullmatch(name)
     return found is not None and is_dead(f"cli:{found['host']}:{found['pid']}:{found['started']}")
 

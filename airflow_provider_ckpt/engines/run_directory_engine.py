@@ -77,7 +77,7 @@ class RunDirectoryEngine(ABC):
         :param check: called repeatedly while waiting; it raises an error if the run must stop
         :return: Spark's parallelism, the columns of the transform's result, and address and id of the Spark application
         :raises ConfigError: if the transform or another part of the declaration is not valid
-        :raises EngineError: if Spark does not start, or the check fails for another reason
+        :raises EngineError: if Spark does not start, or cannot check the transform for another reason
         """
         while self._ready is None:
             for reply in self._replies(check):
@@ -130,7 +130,7 @@ class RunDirectoryEngine(ABC):
             self._wait()
 
     def _check_not_killed(self) -> None:
-        """Raise :class:`EngineError` after :meth:`kill`, to end the waiting thread of a killed task."""
+        """Raise :class:`EngineError` if :meth:`kill` was called, so that the waiting thread ends."""
         if self._killed:
             raise EngineError("Spark was stopped.", pipeline=self._pipeline.name, hint=NOTHING_LOST)
 
@@ -148,17 +148,17 @@ class RunDirectoryEngine(ABC):
 
     @abstractmethod
     def _is_alive(self) -> bool:
-        """Return whether the driver lives, or is still being started or found, so that a reply may come."""
+        """Return whether a reply may still come: the driver lives, or is still being started or found."""
 
     @abstractmethod
     def _end_error(self) -> EngineError:
-        """Return the error to raise after the driver has ended unexpectedly, with the reason for its end."""
+        """Return the error for a driver that has ended unexpectedly; its message tells why the driver ended."""
 
     @abstractmethod
     def revive(self) -> bool:
         """Clean up after Spark was lost, and return whether :meth:`start` may be called again.
 
-        It may not after :meth:`kill`.
+        After :meth:`kill`, the result is False.
         """
 
     @abstractmethod

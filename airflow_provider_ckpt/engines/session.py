@@ -25,7 +25,7 @@ class SessionEngine:
 
     :param spark: a classic session; its time zone must be UTC, and ANSI mode must be on
     :ivar started: whether :meth:`start` was called
-    :ivar loss_blames_batch: False: if Spark is lost, no batch counts as the cause
+    :ivar loss_blames_batch: always False: if Spark is lost, no batch counts as the cause
     """
 
     def __init__(self, spark: SparkSession) -> None:

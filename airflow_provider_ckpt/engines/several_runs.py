@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _AT_ONCE = 4
-"""Number of runs that work at once on a shared Spark: the number whose lanes a standing driver executes at once."""
+"""Number of runs that work at once on a shared Spark; a standing driver has task slots for the lanes of four runs."""
 
 _QUANTUM = 100_000
 """Number of records after which a run's turn to execute waves ends if another run waits: a few seconds of work."""
@@ -33,12 +33,13 @@ _QUANTUM = 100_000
 _IN_PROGRESS_EACH = 2
 """Number of runs in progress on a shared Spark for each run that may work at once.
 
-Those that do not work wait for their turn, or for the time of a retry.
+The runs in progress that do not work wait for their turn, or until a retry is due.
 """
 
 _TURNS_EACH = 10
-"""Number of turns after which a run pauses if another one waits to begin: a million records or more, after which the
-second that it takes to open source and sink again matters little."""
+"""Number of turns after which a run pauses if another run waits to begin. In ten turns, a run reads a million records
+or more; the second that it takes to open source and sink again matters little then.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +66,9 @@ def run_several(
     :param setups: by name, such as the pipeline's, each pipeline with its ledger, connections and lease owner, in the
         order in which the runs begin
     :param at_once: largest number of runs that execute waves at a time; None for four, or for one if any of the
-        pipelines starts a Spark of its own. On a shared Spark, the same number of further runs may be in progress and
-        wait for their turn, and a run pauses after ten turns if another one waits to begin
-    :param lanes_each: largest number of lanes that a run occupies while another one works or waits for its turn; None
+        pipelines starts a Spark of its own. On a shared Spark, as many further runs may be in progress while they wait
+        for their turn, and a run pauses after ten turns if another run waits to begin
+    :param lanes_each: largest number of lanes that a run occupies while another run works or waits for its turn; None
         for no limit
     :return: the result of each run, by the names in ``setups``
     """
@@ -134,5 +135,5 @@ def held_error(pipeline: Pipeline, summary: Mapping[str, Any]) -> str | None:
 
 
 def error_text(error: Exception) -> str:
-    """Return an error as one text, with its type unless it is an error of this package."""
+    """Return the message of an error, preceded by its class name if it is not an error of this package."""
     return str(error) if isinstance(error, CkptError) else f"{type(error).__name__}: {error}"

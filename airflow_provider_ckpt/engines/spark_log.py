@@ -21,7 +21,7 @@ _CONTINUED = re.compile(r"at \S|\.\.\. \d+ more|Caused by: |[\w.$]{1,200}(?:Exce
 
 
 class SparkLog:
-    """Logger that logs each line of ``spark-submit``'s output at the level that the line itself names.
+    """Logger for the output of ``spark-submit``: each line is logged at the level that the line names.
 
     A line of a stack trace gets the level of the line before it.
 
@@ -51,7 +51,7 @@ def level_of(line: str, before: int = logging.INFO) -> int:
     """Return the logging level of a line of Spark's output; INFO if the line names none.
 
     :param line: the line, without surrounding spaces
-    :param before: level of the previous line, which a line that continues a stack trace gets, too
+    :param before: level of the previous line; a line that continues a stack trace gets the same level
     """
     found = _LINE.match(line)
     if found:

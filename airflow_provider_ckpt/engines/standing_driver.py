@@ -1,4 +1,4 @@
-"""Find out the state of one standing driver of this user, ask it by its socket, and await the end of its processes.
+"""Find out the state of a standing driver, send it requests over its socket, and await the end of its processes.
 
 A standing driver is a Spark application that stays on the machine between runs. Each has a directory with its socket
 and its output below the runtime directory (``runtime_directory.py``); the directory's name begins with the driver's
@@ -76,9 +76,9 @@ class StandingDriver:
 
     @property
     def is_living(self) -> bool:
-        """True if the driver's first process lives, or the file that a living driver keeps locked is locked.
+        """True if the driver's first process lives, or if the driver's lock file is locked.
 
-        Across containers, only the lock is visible.
+        A living driver holds that lock, which is visible from other containers too; the process is not.
         """
         return _pid(self._owner()) is not None or _is_locked(self.home / LOCK)
 
@@ -90,11 +90,11 @@ class StandingDriver:
     def is_ending(self) -> bool:
         """Return whether the driver accepted connections before but no longer does.
 
-        It is then about to end, or has ended.
+        Such a driver is about to end, or has ended.
         """
         if self.is_starting:
             return False
-        for name in (SOCKET, DRAINING):  # in this order, since the first is renamed to the second
+        for name in (SOCKET, DRAINING):  # in this order, since the driver renames the first to the second
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
                 probe.settimeout(_ANSWER_SECONDS)
                 try:
@@ -109,8 +109,7 @@ class StandingDriver:
     def session(self) -> int | None:
         """Return the session id of the driver's processes; None if the driver's first process has ended.
 
-        An id is returned only if that process is certainly the driver's, since another process may get its pid after
-        its end.
+        Another process may get the pid after that process has ended, so its start time is compared too.
         """
         owner = self._owner()
         pid = _pid(owner)

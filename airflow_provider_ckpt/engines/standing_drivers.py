@@ -116,8 +116,8 @@ class StandingDrivers:
     def stop(self, *, at_once: bool) -> list[DriverState]:
         """Ask every driver to end, and return the states that the drivers had before.
 
-        If another run is just starting a driver, wait until that start has ended, so that its driver does not remain.
-        Delete the directories of drivers that were killed.
+        If a run is just starting a driver, wait until the driver has started, and stop it too. Delete the directories
+        of drivers that were killed.
 
         :param at_once: whether drivers end without waiting for their runs to end; each of these runs then starts a
             Spark of its own and continues
@@ -262,14 +262,14 @@ class StandingDrivers:
         return [self._driver(name) for _, name in sorted(found)]
 
     def _living(self) -> list[StandingDriver]:
-        """Return the drivers whose process lives or whose lock is held, those that are starting or ending included."""
+        """Return the drivers whose process lives or whose lock is held, also those that are starting or ending."""
         return [driver for driver in self._all() if driver.is_living]
 
     def _find_starting(self, key: str) -> StandingDriver | None:
         """Return the standing driver with the given key that has begun to start; None if there is none.
 
-        The caller holds the lock of :meth:`_starting`. So the run that began the start no longer holds it: that run was
-        killed while the driver started.
+        The caller holds the lock of :meth:`_starting`, which the run that began the start held until then. So that run
+        was killed while the driver started.
 
         :param key: key of the driver
         """
@@ -281,7 +281,7 @@ def _await_start(driver: StandingDriver, is_stopped: Callable[[], bool]) -> sock
 
     :param driver: the driver
     :param is_stopped: function that returns whether to end the wait, because the run was killed
-    :raises EngineError: if the driver ends before, or takes too long
+    :raises EngineError: if the driver ends before it accepts runs, or takes longer than :data:`_START_SECONDS`
     """
     deadline = time.monotonic() + _START_SECONDS
     while (connection := driver.connect()) is None:

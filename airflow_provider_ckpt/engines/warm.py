@@ -62,7 +62,7 @@ class WarmEngine:
 
     @property
     def loss_blames_batch(self) -> bool:
-        """Return whether the loss of Spark counts as a failure of a batch that ran alone.
+        """Return whether the loss of Spark during a wave of one batch counts as a failure of that batch.
 
         This is False with a standing driver, which may have ended because of another run's batch.
         """
@@ -176,14 +176,15 @@ class StandingEngine(RunDirectoryEngine):
     def _find(self, directory: str) -> None:
         """Connect to a driver that accepts this run; start one if there is none.
 
-        An error is stored, and the thread that waits for the driver's replies raises it.
+        This runs in a thread of its own. It stores an error, which the thread that waits for the driver's replies
+        raises.
 
         :param directory: path of the run directory, which the driver is to read
         """
         try:
             with StandingDrivers(create=True) as drivers:
                 for _ in range(_TRIES):
-                    if self._left:  # the run no longer waits for a driver, so none is started
+                    if self._left:  # the run has ended meanwhile, so no driver is started
                         return
                     connection = connect_or_start(drivers, self._pipeline, is_stopped=lambda: self._left)
                     if self._is_accepted(connection, directory):
@@ -211,7 +212,7 @@ class StandingEngine(RunDirectoryEngine):
         if accepted:
             connection.settimeout(None)
             self._connections.append(connection)
-            if self._left:  # the run was left before _leave() could find the connection
+            if self._left:  # the run ended before _leave() could see this connection
                 self._leave(0)
         else:
             connection.close()
@@ -279,8 +280,8 @@ class StandingEngine(RunDirectoryEngine):
 def is_enabled(pipeline: Pipeline) -> bool:
     """Return whether a pipeline's runs may use a standing driver.
 
-    They may on Linux and with a local master, unless ``[ckpt] warm_spark`` is off or this process is in a Kubernetes
-    pod for a single task.
+    True on Linux with a local master, unless ``[ckpt] warm_spark`` is off or this process runs in a Kubernetes pod for
+    a single task.
 
     :param pipeline: the pipeline's declaration
     """

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 
 class CkptSensor(CkptNamedOperator, BaseSensorOperator):
-    """Base of the sensors, which wait for a condition and return the values that met it, such as the lag.
+    """Base of the sensors. A sensor waits for a condition on a pipeline, and returns the values that met it, such as
+    the lag.
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator` (templated)
     :param deferrable: whether to wait in the triggerer instead of a worker slot. By default as Airflow's ``[operators]
@@ -115,7 +116,7 @@ class CkptSensor(CkptNamedOperator, BaseSensorOperator):
 
 
 def _as_text(observed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values that a check has observed in a form for the log, with checkpoints and lag as users see them.
+    """Return the values of a check for the log: a checkpoint or lag that has not begun becomes text such as ``start``.
 
     :param observed: values by name, as a condition's check returns them
     """

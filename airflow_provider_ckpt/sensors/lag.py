@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class CkptLagSensor(CkptSensor):
-    """Wait until the pipeline's lag is at least, or at most, a number of positions; give one of the two.
+    """Wait until a pipeline's lag is at least ``at_least`` positions, or at most ``at_most``; exactly one is given.
 
     The lag is the distance between the checkpoint and the end of the source, which each check reads from the source.
     Positions are Kafka offsets, bytes of text files, rows of Parquet files, or values of a table's cursor. The lag of a

@@ -1,8 +1,8 @@
 """Names of the control columns, which accompany a record's data from the reader through the transform to delivery.
 
-Each record carries the number of its batch and its source position. Each batch ends with one marker row, so that an
-empty batch arrives at delivery too and the number of its records can be checked. There are few control columns, because
-every column costs Spark time for every record.
+Each record carries the number of its batch and its source position. Each batch ends with one marker row, which states
+how many records were read: so delivery can check the count, and also sees batches without records. There are few
+control columns, because every column costs Spark time for every record.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ VERDICT = "__verdict"
 
 ORIGINAL = "__original"
 """Column with the values of a record's source columns, packed as ``original_columns.py`` describes. Rejected records
-have them, and all records of a source that Spark itself reads; other records have a placeholder.
+have these values, and so have all records of a source that Spark itself reads (JDBC); every other record has a
+placeholder.
 """
 
 OUTCOME = "outcome"
@@ -52,7 +53,9 @@ NOT_ATTEMPTED = -1
 CONTROL = (BATCH, POSITION, MARKER)
 
 RESERVED = frozenset({*CONTROL, FLAT_JSON, CORRUPT, VERDICT, ORIGINAL, ROW_NUMBER})
-"""Names of the internal columns, in lower case. A source column of such a name cannot be written to the target."""
+"""Names of the internal columns, in lower case. A source column with one of these names cannot be written to the
+target.
+"""
 
 _LANE = 32
 

@@ -11,7 +11,8 @@ from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo, ErrorType
 def to_error_info(error: Exception, *, traced: bool, otherwise: ErrorType = ErrorType.GENERIC) -> ErrorInfo:
     """Convert an exception to :class:`ErrorInfo`, the form in which errors are reported and stored.
 
-    The information of a :class:`CkptError` is kept. The message of any other exception begins with its class name.
+    A :class:`CkptError` keeps its error type and message. The message of any other exception begins with its class
+    name.
 
     :param error: the exception
     :param traced: whether to add the traceback. It has frames and exception types, but not the messages of the causing

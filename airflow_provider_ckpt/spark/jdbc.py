@@ -35,9 +35,10 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.spark.job import Job
 
 _SLOT = "__slot"
-"""Column of type int: number of the partition of Spark's JDBC read that a row comes from. With ``slots``, the number of
-batches in the longest lane, the partitions of lane ``n`` begin at ``n * slots``; shorter lanes are padded with empty
-partitions."""
+"""Column of type int: the slot of a row, which is the number of the JDBC read's partition that the row comes from. Each
+lane has ``slots`` partitions, as many as the longest lane has batches; unused ones are empty. Batch ``i`` of lane ``n``
+is in slot ``n * slots + i``.
+"""
 
 _UNCONVERTIBLE = "__wrong"
 """Column of type string: name and text of the first value of a row that Spark cannot convert to a date or time; null if
@@ -45,7 +46,7 @@ there is none.
 """
 
 _FETCH_SIZE = "5000"
-"""Number of rows that the JDBC driver fetches at a time; without a limit some drivers hold a whole table in memory."""
+"""Number of rows that the JDBC driver fetches at a time. Without it, some drivers hold a whole table in memory."""
 
 _READ_INSTRUCTIONS = frozenset({Instruction.DELIVER, Instruction.REJECT})
 
@@ -97,7 +98,7 @@ def read_frame(spark: SparkSession, job: Job, wave: Wave, schema: StructType) ->
 
 
 def driver_error(job: Job, error: Exception) -> ErrorInfo:
-    """Return the error of the JDBC driver that made a Spark job fail.
+    """Return the JDBC driver's error that made a Spark job fail.
 
     :param job: description of the run
     :param error: the exception that Spark raised for the job of a wave
@@ -162,7 +163,7 @@ class SlotStream:
         """Yield the rows of one slot; rows of earlier slots are skipped, since rows can be read once only.
 
         :param slot: the slot's index in the lane, from 0
-        :raises SourceError: if rows arrive out of order or belong to another lane, since some would then be lost
+        :raises SourceError: if rows arrive out of order or belong to another lane, since rows would then be lost
         """
         import numpy as np
 

@@ -30,8 +30,8 @@ class Job:
     """Description of one run for the driver and the lanes.
 
     :param document: the pipeline's declaration (:meth:`Pipeline.document`)
-    :param context: ledger, pipeline and epoch of the run; receipts and other keys in the sink contain ledger and
-        pipeline
+    :param context: identity of the run: ledger, pipeline and epoch. Ledger and pipeline are part of the keys under
+        which the sink stores receipts
     :param shape: names and types of the columns that the source's readers yield
     :param connections: connections by connection id, passwords included; never logged
     :param function: the transform's Python function as :func:`~.python_function.pack` serialized it, if the operator
@@ -130,7 +130,7 @@ class Job:
         )
 
     def _sink(self) -> Sink:
-        """Open the sink; a reader gets from it the dead letters of a replay."""
+        """Open the sink, from which a reader reads the dead letters of a replay."""
         pipeline = self.pipeline
         dead_letters = self._connection(pipeline.dead_letter_connection)
         return registry.open_sink(pipeline, self._connection(pipeline.sink.connection), self.context, dead_letters)

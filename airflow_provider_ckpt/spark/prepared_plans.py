@@ -41,7 +41,8 @@ class PreparedWaves:
     def check_transform(self, job: Job) -> list[tuple[str, str]]:
         """Check the transform of a run, and return the name and the Spark SQL type of each column that it outputs.
 
-        The first call checks the SQL part and keeps the columns; later calls check the Python function only.
+        The first call also checks the SQL part and stores the columns; later calls check only that the Python function
+        can be imported.
 
         :param job: description of the run
         :raises ConfigError: if the transform cannot be used

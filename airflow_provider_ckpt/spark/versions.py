@@ -58,12 +58,12 @@ def installed_pyspark() -> str:
 
 
 def check_spark_home(home: str | None) -> None:
-    """Check that the Spark which ``spark-submit`` starts has a supported version.
+    """Check that the Spark in a home directory, which ``spark-submit`` starts, has a supported version.
 
     If that Spark is part of the installed PySpark, its version must also be that of PySpark's Python files.
 
-    :param home: Spark's home directory; nothing is checked if it has no jars of Spark, or if it is None because only
-        ``spark-submit`` itself knows it
+    :param home: Spark's home directory; None if only ``spark-submit`` itself knows it. Without it, or without jars of
+        Spark in it, nothing is checked
     :raises ConfigError: if Spark's version is not supported, or not that of PySpark's Python files
     """
     spark = _spark_in(Path(home)) if home else None

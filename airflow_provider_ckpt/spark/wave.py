@@ -79,8 +79,8 @@ def run_wave(spark: SparkSession, job: Job, wave: Wave, collect: WaveCollector =
 def _run_lanes(spark: SparkSession, job: Job, wave: Wave, collect: WaveCollector, *, fast_path: bool) -> list[Outcome]:
     """Execute the lanes of a wave, and return one outcome for each batch.
 
-    A lane defers a batch that needs Spark SQL, or Spark's own error for a rejected record. The driver finds out these
-    errors, then runs the deferred batches again without the fast path.
+    A lane defers a batch that needs Spark SQL, or for whose rejected records it needs Spark's own errors. The driver
+    finds these errors, then runs the deferred batches again without the fast path.
 
     :param spark: the session
     :param job: description of the run
@@ -138,9 +138,10 @@ def _run_batches_alone(
 ) -> list[Outcome]:
     """Run each batch of a wave in a Spark job of its own, after an error of the source has ended the wave.
 
-    If one batch caused the error, only this batch fails then. The others are delivered as long as the wave's time
-    lasts; a batch that the wave had already delivered has a receipt. If the source as a whole failed, the wave has only
-    one batch, or delivery is at_most_once, nothing is run again and all batches fail.
+    If one batch caused the error, only this batch fails then; in a pinned pipeline, later batches of its partition are
+    not attempted. The others are delivered as long as the wave's time lasts; a batch that the wave had already
+    delivered is not delivered twice, since it has a receipt. If the source as a whole failed, the wave has only one
+    batch, or delivery is at_most_once, nothing is run again and all batches fail.
 
     :param spark: the session
     :param job: description of the run
@@ -236,7 +237,7 @@ def wave_frame(
 def _given(job: Job, wave: Wave) -> tuple[Job, Wave]:
     """Return the given job and wave.
 
-    A partial of this function, which Spark serializes, is the :data:`WaveWork` of a wave.
+    ``partial(_given, job, wave)`` is a :data:`WaveWork` that Spark can serialize.
 
     :param job: description of the run
     :param wave: the batches, by lane

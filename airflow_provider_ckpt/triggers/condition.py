@@ -23,8 +23,8 @@ class CkptConditionTrigger(BaseTrigger):
     The event is ``{"seen": observed values}`` in the first case, ``{"wrong": error message}`` in the second. While the
     ledger, the source or the secrets backend cannot be reached, the trigger keeps trying.
 
-    Airflow stores a trigger's arguments. They contain no password of a connection, but the whole declaration, and so
-    any secret in its ``run.conf`` or from an expanded environment variable.
+    Airflow stores a trigger's arguments. They do not contain the passwords of connections. But they contain the whole
+    declaration, with any secret in its ``run.conf`` or from an environment variable.
 
     :param pipeline: name of the pipeline
     :param declaration: declaration of the pipeline; None for the declaration that its newest run stored
@@ -76,7 +76,7 @@ class CkptConditionTrigger(BaseTrigger):
             await asyncio.sleep(self.every)
 
     def _check(self, ledger: Ledger, setup: Callable[[], PipelineContext]) -> tuple[bool, dict[str, Any]]:
-        """Check the condition once; return whether it is met, and the values that it was judged by, such as the lag.
+        """Check the condition once; return whether it is met, and the observed values, such as the lag.
 
         :param ledger: the open ledger
         :param setup: function that returns the context of the pipeline; called only if the condition has to read the

@@ -24,8 +24,8 @@ before that report, Airflow treats it as killed (apache/airflow issue 72716).
 class CkptNextRoundTrigger(BaseTrigger):
     """Fire when the next round of a run is due, or when the run has lost its lease.
 
-    The event is ``{"due": time}`` or ``{"stale": message}``. The lease is renewed meanwhile. If the ledger cannot be
-    reached, only the renewal is delayed. The arguments that Airflow stores contain no secret.
+    The event is ``{"due": time}`` or ``{"stale": message}``. The trigger renews the lease while it waits. If the ledger
+    cannot be reached, it tries the renewal again later. The arguments that Airflow stores contain no secret.
 
     :param pipeline: name of the pipeline
     :param epoch: epoch of the lease

@@ -54,9 +54,9 @@ class FiringRule:
     """Rule that decides, from the pipeline's lag at each check, when the trigger starts a run.
 
     The trigger fires if at least ``at_least`` positions are new, or if there is any lag and ``longest_wait`` has passed
-    since lag was first observed, but never while a run holds the lease. It then does not fire again until the run that
-    it started has ended, or until ``longest_wait`` has passed without such a run. Lag that a run leaves behind, for
-    example because of held batches, does not count as new.
+    since the lag was first observed. It never fires while a run holds the lease. After firing, it does not fire again
+    until the run that it started has ended, or until ``longest_wait`` has passed without a run. Lag that a run leaves
+    behind, for example because of held batches, does not count as new.
 
     :param at_least: number of new positions from which a run is started at once
     :param longest_wait: longest time in seconds that a new record waits for a run
@@ -76,7 +76,7 @@ class FiringRule:
     def due(self, reading: LagReading, now: float) -> TriggerReason | None:
         """Return the reason to start a run now; None if no run is due.
 
-        If a reason is returned, the rule records that the trigger has fired, which later calls consider.
+        If a reason is returned, the rule records that the trigger fires now, for later calls.
 
         :param reading: state of the pipeline now
         :param now: time in seconds on a monotonic clock
@@ -106,7 +106,7 @@ class FiringRule:
 
 
 class CkptWorkTrigger(BaseEventTrigger):
-    """Fire each time that a run of the pipeline is due, because enough records are new or have waited long enough.
+    """Fire each time that a run of the pipeline is due: enough records are new, or a new record has waited long enough.
 
     The event is ``{"pipeline", "reason", "lag"}``. ``reason`` is ``enough`` (the lag is large enough) or ``waited``
     (records have waited long enough). ``lag`` is the number of positions by source partition, None for a partition

@@ -1,1 +1,1 @@
-"""Declarations of many tables in one file: from the declaration and the source's catalog to one pipeline per table."""
+"""Declarations of many tables in one file. With the source's catalog, each is expanded to one pipeline per table."""

@@ -20,7 +20,7 @@ from airflow_provider_ckpt.config.unknown_keys import KeyPath
 from airflow_provider_ckpt.core.errors import ConfigError
 
 _MOST_NAMES = 5
-"""Maximum number of tables that an error names; it only counts the others."""
+"""Maximum number of tables that an error names; of further tables, the error only states the number."""
 
 
 def expand(database: Database, catalog: Catalog, known: Collection[str] = ()) -> Expansion:
@@ -28,8 +28,9 @@ def expand(database: Database, catalog: Catalog, known: Collection[str] = ()) ->
 
     :param database: the declaration
     :param catalog: all tables of the source database
-    :param known: names of the declaration's pipelines in the ledger; empty before the first run. A selected table is
-        new if its pipeline is not among them, and a pipeline among them is gone if its table does not exist
+    :param known: names of the declaration's pipelines that the ledger has; empty before the first run. A selected table
+        is *new* if the ledger does not have its pipeline. A table is *gone* if the ledger has its pipeline, but the
+        catalog does not have the table
     """
     return _Expander(database, catalog, known).expansion()
 
@@ -74,17 +75,18 @@ class _Expander:
     def _gone(self) -> list[str]:
         """Return, as ``schema.table``, the tables of known pipelines that are selected and that no longer exist.
 
-        A table is found by the name of its pipeline. If that name was shortened because it was too long, it does not
-        reveal the table; the name of the pipeline is returned instead.
+        The name of its pipeline contains schema and table. If that name was cut because it was too long, the name of
+        the pipeline is returned instead.
         """
         left = self._known - {self._name(table) for table in self._catalog}
         tables = {name: table_of_pipeline(self._database.name, name) for name in left}
         return sorted(table or name for name, table in tables.items() if table is None or self._selects(table))
 
     def _pipelines(self, tables: Sequence[CatalogTable]) -> dict[str, Pipeline]:
-        """Return the pipelines of tables, by ``schema.table``; store an error for each table that gets none.
+        """Return the pipelines of tables, by ``schema.table``; store an error for each table that gets no pipeline.
 
-        A table gets none if its name is ambiguous, its declaration is invalid, or another table has the same target.
+        A table gets no pipeline if its name is ambiguous, its declaration is invalid, or another table has the same
+        target.
         """
         same_label = Counter(table.label for table in self._catalog)
         found: dict[str, Pipeline] = {}
@@ -137,7 +139,7 @@ class _Expander:
                 )
 
     def _report_missing(self, labels: Sequence[str], gone: Sequence[str]) -> None:
-        """Store an error for each table under the key ``tables`` that neither exists nor was replicated before.
+        """Store an error for each table in the section ``tables`` that neither exists nor was replicated before.
 
         :param labels: all tables of the catalog, as ``schema.table``
         :param gone: tables that were replicated and no longer exist

@@ -17,16 +17,16 @@ class Expansion:
     :param pipelines: pipeline of each table that can be replicated, by ``schema.table``, in the order of the catalog
     :param names: name of the pipeline of each selected table that is not ignored, by ``schema.table``; tables with an
         error are included
-    :param errors: errors that do not affect other tables. By ``schema.table``: of a selected table that cannot be
-        replicated, or of a key of the section ``tables`` whose table neither exists nor was replicated before. By
-        pattern: of a pattern of ``include`` that matches no table
+    :param errors: errors that do not affect other tables. The key is the ``schema.table`` of a selected table that
+        cannot be replicated, or of a table in the section ``tables`` that neither exists nor was replicated before; or
+        it is a pattern of ``include`` that matches no table
     :param matches: tables that each pattern matches, in the order of the declaration
     :param new: tables among ``names`` that appeared after the first run
     :param ignored: tables that appeared after the first run and are left out because of ``new_tables: ignore``
-    :param gone: tables that were replicated and no longer exist in the source, as ``schema.table``; or the name of the
-        table's pipeline, if that name was shortened because of its length, so that it does not tell the table
-    :param halted: error because of which nothing may be replicated: of ``new_tables: halt`` or ``gone_tables: halt``,
-        or that no table is selected; None if there is none
+    :param gone: tables that were replicated and no longer exist in the source, as ``schema.table``. If the name of the
+        table's pipeline was cut because of its length, the table is not known, and that name is given instead
+    :param halted: error because of which no table may be replicated: a new table with ``new_tables: halt``, a gone
+        table with ``gone_tables: halt``, or no selected table at all; None if there is no such error
     """
 
     pipelines: Mapping[str, Pipeline]
@@ -39,7 +39,7 @@ class Expansion:
     halted: ConfigError | None = None
 
     def refuse_halted(self) -> None:
-        """Raise the error because of which nothing may be replicated, if there is one.
+        """Raise :attr:`halted`, the error because of which no table may be replicated, if there is one.
 
         :raises ConfigError: :attr:`halted`
         """

@@ -37,13 +37,13 @@ _OWN_KEYS: dict[KeyPath, str] = {
     ("name",): "has no effect here; the pipeline of a table is called <name>.<schema>.<table>",
     ("dag",): "has no effect here: all tables share a DAG",
 }
-"""Keys of a pipeline that neither ``defaults`` nor a table's section may have, each with the reason."""
+"""Keys of a pipeline that neither ``defaults`` nor a table's section may have, with the reason for the error."""
 
 _SHARED_KEYS: dict[KeyPath, str] = {
     ("source", "type"): "is the same for all tables; write it in defaults, or give this table a file of its own",
     ("source", "connection"): "is the same for all tables; write it in defaults, or give this table a file of its own",
 }
-"""Keys that ``defaults`` may have but a table's section may not, each with the reason."""
+"""Keys that ``defaults`` may have but a table's section may not, with the reason for the error."""
 
 
 def load(path: str | PathLike[str]) -> Database:
@@ -98,7 +98,7 @@ def _source_problems(database: Database) -> Iterator[Problem]:
 
 
 def _key_problems(database: Database) -> Iterator[Problem]:
-    """Yield a problem for each key that ``defaults`` or a table's section may not give, and each wrong target name.
+    """Yield a problem for each key that ``defaults`` or a table's section must not have, and each wrong target name.
 
     A target name is wrong if it has a field in braces other than ``{schema}`` and ``{table}``.
     """
@@ -111,14 +111,15 @@ def _key_problems(database: Database) -> Iterator[Problem]:
 def _section_problems(
     at: KeyPath, given: Mapping[str, Any], merged: Mapping[str, Any], shared: dict[KeyPath, str]
 ) -> Iterator[Problem]:
-    """Yield a problem for each key that one section of the file may not give, and for a wrong name of the target.
+    """Yield a problem for each key that one section of the file must not have, and for a wrong name of the target.
 
     A name of the target is wrong if it has a field in braces other than ``{schema}`` and ``{table}``.
 
     :param at: path of the section in the file: ``defaults``, or a table's section in ``tables``
     :param given: keys of the section
     :param merged: these keys merged with the defaults; they determine the types of source and sink
-    :param shared: keys that this section may not give in addition to those that no section may, with the reason
+    :param shared: keys that this section must not have, with the reason, besides :data:`_OWN_KEYS`, which no section
+        may have
     """
     source, sink = _place_key(SourceSection, merged, "source"), _place_key(SinkSection, merged, "sink")
     from_catalog: dict[KeyPath, str] = {("source", source): "is taken from the catalog; leave it out"} if source else {}
@@ -165,7 +166,8 @@ def _default_problems(database: Database) -> Iterator[Problem]:
 def _override_problems(database: Database) -> Iterator[Problem]:
     """Yield a problem for each table that has a section in ``tables`` but is not replicated.
 
-    That is a table which no pattern of ``database.include`` matches, or which one of ``database.exclude`` matches.
+    A table is not replicated if no pattern of ``database.include`` matches it, or a pattern of ``database.exclude``
+    does.
     """
     settings = database.settings
     included, excluded = matcher(settings.include), matcher(settings.exclude)

@@ -11,11 +11,11 @@ _TYPED = ("source", "sink")
 
 
 def merge(defaults: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys of one table: the defaults, with those that the table's override gives instead.
+    """Return the keys of one table: the defaults, replaced or completed by the table's own keys.
 
     Mappings are merged key by key; any other value replaces the default as a whole. A null removes the default. A
-    section ``source`` or ``sink`` with another ``type`` than the default's replaces the default's section, since types
-    have different keys.
+    table's section ``source`` or ``sink`` whose ``type`` is another one than the default's replaces the whole section,
+    since types have different keys.
 
     :param defaults: the section ``defaults``
     :param override: the table's section in ``tables``
@@ -52,10 +52,10 @@ def _merge(defaults: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str
 
 
 def place_in_file(path: KeyPath, label: str, defaults: Mapping[str, Any], override: Mapping[str, Any]) -> KeyPath:
-    """Return the path in the file of one of a table's merged keys: in its override, or else in the defaults.
+    """Return the path in the file from which a merged key of a table comes: in its override, or else in the defaults.
 
-    For example: ``("tables", "shop.orders", "retry", "rounds")`` or ``("defaults", "retry", "rounds")``. A key that is
-    in neither is located beside the keys of its section, in the override if it has the section.
+    For example: ``("tables", "shop.orders", "retry", "rounds")`` or ``("defaults", "retry", "rounds")``. A missing key
+    gets the path that it would have below its nearest existing parent.
 
     :param path: path of the key in the merged keys
     :param label: the table, as ``schema.table``

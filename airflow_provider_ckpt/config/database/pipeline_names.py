@@ -15,10 +15,10 @@ MAX_LENGTH = 128
 
 _HASH_DIGITS = 32
 _HASH_MARK = "--"
-"""Text before the hash in a pipeline's name that was too long and was cut.
+"""Text before the hash, at the end of a pipeline's name that was cut because it was too long.
 
-The part of a name that stands for schema and table cannot contain it otherwise: a special character, ``-`` itself too,
-is written there as ``-`` and two hexadecimal digits.
+Names that were not cut do not contain it: in schema and table, each special character, even ``-``, is written as ``-``
+and two hexadecimal digits.
 """
 
 _PLAIN = re.compile(r"[A-Za-z0-9_]")
@@ -49,8 +49,8 @@ def table_of_pipeline(database: str, pipeline: str) -> str | None:
 
     :param database: name of the declaration
     :param pipeline: name of the pipeline
-    :return: schema and table, as they are named in the database; None if the name was cut, or is not that of a pipeline
-        of the database
+    :return: schema and table, as they are named in the database; None if the name was cut, or does not belong to a
+        pipeline of this database
     """
     head, _, rest = pipeline.partition(".")
     parts = rest.split(".")
@@ -63,10 +63,10 @@ def table_of_pipeline(database: str, pipeline: str) -> str | None:
 
 
 def database_of_pipeline(pipeline: str) -> str | None:
-    """Return the declaration of many tables to which a pipeline belongs by its name; None if the name has another form.
+    """Return the name of the declaration of many tables to which a pipeline belongs, judged by the pipeline's name.
 
-    Only the name decides, which must have the form ``<database>.<schema>.<table>`` or be one that was cut. So a
-    pipeline that is declared alone, under such a name, counts as belonging to the declaration too.
+    The result is None unless the name has the form ``<database>.<schema>.<table>``, or is such a name that was cut. A
+    pipeline with such a name counts as belonging to the declaration even if it was declared alone.
 
     :param pipeline: name of the pipeline
     """

@@ -64,7 +64,7 @@ def table_pipeline(database: Database, table: CatalogTable, name: str) -> Pipeli
 
 
 def _section(merged: dict[str, Any], side: str) -> dict[str, Any] | None:
-    """Replace a section by a copy that can be changed, and return the copy; None if there is no such mapping.
+    """Replace a section by a copy that can be changed, and return the copy; None if the section is no mapping.
 
     :param merged: the defaults of the declaration, merged with the table's own keys; the section in it is replaced
     :param side: name of the section, ``source`` or ``sink``
@@ -115,7 +115,7 @@ def _fill_in_target(sink: dict[str, Any], table: CatalogTable) -> list[Problem]:
 
     :param sink: the section ``sink``, which is changed
     :param table: the table
-    :return: a problem if a name cannot be a part of the target's name; else empty
+    :return: a problem if the name of schema or table cannot be a part of the target's name; else empty
     """
     model = model_for(SinkSection, sink)
     key = getattr(model, "place_key", None)

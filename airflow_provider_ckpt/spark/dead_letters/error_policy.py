@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class RecordError(CkptError):
-    """Error that fails a whole batch because of one record, as ``error_policy`` demands for this type of error.
+    """Error of one record that fails its whole batch: ``error_policy`` maps the error's type to ``halt`` or ``retry``.
 
     :param position: source position of the record
     :param info: error of the record
@@ -38,12 +38,15 @@ class RecordError(CkptError):
 
 
 def without_skipped(dead_letters: list[DeadLetter], task: BatchTask, policy: DeliveryPolicy) -> list[DeadLetter]:
-    """Return the dead letters of a batch without those for whose error ``error_policy`` says ``skip_and_log``.
+    """Remove the dead letters whose error type ``error_policy`` maps to ``skip_and_log``, and return the others.
+
+    The number of removed dead letters and the first one are logged.
 
     :param dead_letters: dead letters of the batch
     :param task: the batch
     :param policy: the pipeline's delivery policy, with its ``error_policy``
-    :raises RecordError: if ``error_policy`` demands that one of the errors fails the batch
+    :raises RecordError: if ``error_policy`` maps the type of one of the errors to ``halt`` or, before the last attempt,
+        to ``retry``
     """
     if not policy.overrides:
         return dead_letters
@@ -54,12 +57,13 @@ def without_skipped(dead_letters: list[DeadLetter], task: BatchTask, policy: Del
 def skipped_indexes(errors: Sequence[tuple[int, ErrorInfo]], task: BatchTask, policy: DeliveryPolicy) -> set[int]:
     """Return the indexes in ``errors`` of the records that ``error_policy`` skips.
 
-    Their number and the first of them are logged.
+    The number of these records and the first one are logged.
 
     :param errors: source position and error of each record
     :param task: the batch
     :param policy: the pipeline's delivery policy, with its ``error_policy``
-    :raises RecordError: if ``error_policy`` demands that one of the errors fails the batch
+    :raises RecordError: if ``error_policy`` maps the type of one of the errors to ``halt`` or, before the last attempt,
+        to ``retry``
     """
     skipped = set()
     for at, (position, error) in enumerate(errors if policy.overrides else ()):

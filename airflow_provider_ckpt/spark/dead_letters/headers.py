@@ -33,7 +33,7 @@ def with_headers(
     The dead letters of a replay keep the headers that describe the record's origin. The headers that the record itself
     had in the source are removed unless ``dead_letter_queue.include_original_headers`` is set.
 
-    :param dead_letters: dead letters, whose headers so far only describe the record's origin
+    :param dead_letters: the attempt's dead letters; they have only the headers that describe the record's origin
     :param task: the batch
     :param pipeline: the pipeline's declaration
     :param epoch: epoch of the run
@@ -64,7 +64,7 @@ def with_headers(
 
 
 def _headers(dead_letter: DeadLetter, task: BatchTask, prefix: str, *, traced: bool) -> dict[str, str]:
-    """Return the headers of a dead letter that depend on its record: origin, error, stack trace, number of retries.
+    """Return the headers of one dead letter: origin, error, stack trace and number of retries.
 
     :param dead_letter: the dead letter
     :param task: the batch

@@ -90,9 +90,9 @@ def unpack_originals(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def restore_values(reader: Reader, task: BatchTask, rejected: pa.Table) -> pa.Table:
-    """Return rejected records with the ``value`` bytes that their reader has left out, read again from the source.
+    """Read again from the source the ``value`` bytes that rejected records lack, and return the records with them.
 
-    A reader leaves out the bytes of a record whose JSON it has decoded itself.
+    A reader omits the bytes of a record whose JSON it has decoded itself.
 
     :param reader: reader of the batch's source
     :param task: the batch
@@ -151,7 +151,7 @@ def unreadable_dead_letters(reader: Reader, task: BatchTask) -> list[DeadLetter]
 
     The error of each dead letter says why it cannot be converted.
 
-    :param reader: reader of the batch; the result is empty if it is no :class:`ReplayReader`
+    :param reader: reader of the batch; unless this is a :class:`ReplayReader`, the result is empty
     :param task: the replay's batch
     """
     return reader.unreadable_dead_letters(task) if isinstance(reader, ReplayReader) else []
@@ -162,16 +162,17 @@ def from_source(
 ) -> list[DeadLetter]:
     """Read a batch again and create a dead letter for each record that has an error.
 
-    If the source no longer contains any record at a position, the dead letters of that position have no value.
+    If the source no longer contains any record at a position, the dead letters of that position have no bytes, but the
+    header ``original``.
 
     :param reader: reader of the batch's source
     :param task: the batch
     :param record_positions: positions of the batch's records as they were first read
-    :param errors: error of each record concerned, by record number
+    :param errors: the errors, by record number (the record's index in the batch, from 0)
     :param raw: whether the source yields bytes (``value``, and possibly ``key``, ``headers`` and ``timestamp``) rather
         than columns
-    :raises SourceError: if the source now contains another number of records at a position, so that it is unknown which
-        of them have the errors; the batch is then attempted again
+    :raises SourceError: if a position now has more or fewer records than before, so that it is unknown which of them
+        have the errors; the batch is then attempted again
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -209,13 +210,13 @@ def from_rows(
     *,
     raw: bool,
 ) -> list[DeadLetter]:
-    """Create dead letters from rows that are still in memory as they were read, without reading the source again.
+    """Create dead letters from rows that the lane still holds in memory, without reading the source again.
 
     :param reader: reader of the batch's source, which knows the records' origin
     :param task: the batch
     :param record_positions: positions of the batch's records
     :param rows: the batch's rows, with their record numbers
-    :param errors: error of each record concerned, by record number
+    :param errors: the errors, by record number; each makes a dead letter
     :param raw: whether the source yields bytes (``value``, and possibly ``key``, ``headers`` and ``timestamp``) rather
         than columns
     """

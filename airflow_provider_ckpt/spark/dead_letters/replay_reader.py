@@ -1,6 +1,6 @@
-"""Read the batches of a replay, which delivers dead letters again, from the sink that stores the dead letters.
+"""Read the batches of a replay: its records are dead letters, which are read from the sink that stores them.
 
-All other batches are read from the source. The task of a replay's batch says which dead letters belong to the batch.
+All other batches are read from the source. The :class:`BatchTask` of a replay's batch names its dead letters.
 """
 
 from __future__ import annotations
@@ -28,15 +28,17 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.core.wave_messages import BatchTask
 
 DETAIL = "dead_letters"
-"""Key in :attr:`BatchTask.detail` of a replay's batch. Its value lists the dead letters to send as selections: each
-names consecutive dead letters of one earlier batch, and the position of the first of them in the replay, from 0."""
+"""Key in :attr:`BatchTask.detail` of a replay's batch. The value is a list of selections. Each names consecutive dead
+letters of one earlier batch, and the position that the first of them has in the replay, from 0.
+"""
 
 NEWEST_FIRST = "newest_first"
-"""Key in :attr:`BatchTask.detail` of a replay's batch. Its value says whether the dead letters of a selection are
-numbered from the newest to the oldest."""
+"""Key in :attr:`BatchTask.detail` of a replay's batch. The value is true if each selection counts its dead letters from
+the newest to the oldest, else false.
+"""
 
 NO_ORIGINAL = "original"
-"""Header, perhaps with a prefix, that marks a dead letter without bytes: the source no longer contained the record."""
+"""Name, without prefix, of the header of a dead letter without bytes, whose record the source no longer contained."""
 
 HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 """Spark SQL type of the ``headers`` column, the headers of a message."""
@@ -45,10 +47,10 @@ _ROWS_PER_YIELD = 10_000
 
 
 def replay_detail(positioned: Sequence[PositionedDeadLetters], *, newest_first: bool) -> dict[str, Any]:
-    """Return the :attr:`BatchTask.detail` by which :class:`ReplayReader` finds the dead letters of a replay's batch.
+    """Return the :attr:`BatchTask.detail` of a replay's batch, which tells :class:`ReplayReader` what to read.
 
     :param positioned: selections of the dead letters to send, each with the position of its first one in the replay
-    :param newest_first: whether the dead letters of a selection are numbered from the newest to the oldest
+    :param newest_first: whether each selection counts its dead letters from the newest to the oldest
     """
     return {DETAIL: [[*item.dead_letters.to_json(), item.start] for item in positioned], NEWEST_FIRST: newest_first}
 
@@ -59,7 +61,7 @@ def is_replay(task: BatchTask) -> bool:
 
 
 class ReplayReader:
-    """Reader that reads replays, which send dead letters again, from the sink, and other batches from the source.
+    """Reader that reads a replay's batches from the dead letters in the sink, and all other batches from the source.
 
     It implements :class:`~.source_protocol.Reader`.
 
@@ -107,7 +109,7 @@ class ReplayReader:
             self._sink.close()
 
     def with_error(self, task: BatchTask, position: int, error: ErrorInfo) -> DeadLetter:
-        """Return a dead letter of a replay's batch with unchanged bytes, but with the error of the replay.
+        """Return a dead letter of a replay's batch again: its bytes are unchanged, its error is that of the replay.
 
         :param task: the replay's batch
         :param position: position of the dead letter in the replay
@@ -116,7 +118,7 @@ class ReplayReader:
         return replace(self._dead_letters_of(task)[position], position=position, error=error)
 
     def all_with_error(self, task: BatchTask, error: ErrorInfo) -> list[DeadLetter]:
-        """Return all dead letters of a replay's batch, each with the error because of which the batch is rejected.
+        """Return all dead letters of a replay's batch that is rejected, each with the error that caused the rejection.
 
         :param task: the replay's batch
         :param error: the error
@@ -147,11 +149,11 @@ class ReplayReader:
             yield pa.RecordBatch.from_arrays(columns, names)
 
     def _separate_bad_records(self, task: BatchTask) -> tuple[list[tuple[int, list[Any]]], dict[int, str]]:
-        """Convert the dead letters of a replay's batch back to records, as far as possible.
+        """Convert the dead letters of a replay's batch back to records; separate those that cannot be converted.
 
         :param task: the replay's batch
-        :return: pair of the convertible dead letters, each as its position and column values, and of a dict that maps
-            the position of each other dead letter to the reason why it cannot be converted
+        :return: a list of records, each a pair of position and column values; and for each dead letter that cannot be
+            converted its position and the reason
         """
         convertible: list[tuple[int, list[Any]]] = []
         bad: dict[int, str] = {}
@@ -191,7 +193,7 @@ class ReplayReader:
         return values
 
     def _dead_letters_of(self, task: BatchTask) -> dict[int, DeadLetter]:
-        """Return the dead letters of a replay's batch, by position in the replay; read them once per attempt."""
+        """Return the dead letters of a replay's batch, by position in the replay; the sink is read once per attempt."""
         if self._current_task is None or (self._current_task.key, self._current_task.attempt) != (
             task.key,
             task.attempt,

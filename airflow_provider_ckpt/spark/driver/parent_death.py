@@ -1,8 +1,8 @@
 """Kill a process when its parent ends, so that a killed task leaves no Spark running. Linux only.
 
-Run as a program, this module asks the kernel for that on behalf of its own process, and then executes another program
-in its place. ``preexec_fn`` of ``subprocess`` is no alternative: it runs Python code between ``fork`` and ``exec``,
-which may wait forever for a lock that another thread held at the fork.
+Run as a program, this module asks the kernel to kill its process when the parent ends, and then replaces itself with
+another program (``exec``), which keeps this setting. ``preexec_fn`` of ``subprocess`` is no alternative: it runs Python
+code between ``fork`` and ``exec``, and that code may wait forever for a lock that another thread held at the fork.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ _PR_SET_PDEATHSIG = 1
 def die_with_parent(parent: int | None = None) -> None:
     """Have the kernel send SIGKILL to this process when the thread that started it ends.
 
-    :param parent: expected pid of the parent process, by default that of the current parent; if another process is the
-        parent, because the expected one has ended, this process kills itself
+    On other systems than Linux, nothing is done.
+
+    :param parent: pid of the process that started this one, by default the current parent's. If that process has
+        already ended, so that the current parent has another pid, this process kills itself at once
     """
     if sys.platform != "linux":
         return
@@ -31,7 +33,7 @@ def die_with_parent(parent: int | None = None) -> None:
 
 
 def killed_with_caller(command: Sequence[str]) -> list[str]:
-    """Return a command line that runs ``command`` so that the kernel kills it when the thread that started it ends.
+    """Return a command line that runs ``command`` in a process that the kernel kills when its parent thread ends.
 
     :param command: program and arguments
     """

@@ -1,7 +1,7 @@
 """Shorten the start of a cold Spark: import modules before they are needed, and start a first Python worker.
 
-Nothing depends on these preparations. An error is ignored here, and occurs again where the module or the worker is
-needed.
+Nothing depends on these preparations: an error in them is ignored here, since it occurs again where the module or the
+worker is needed.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 def prefer_installed_pyspark() -> None:
     """Remove the zip files of the installed PySpark, and the jar file of Spark's core, from ``sys.path``.
 
-    So PySpark's unpacked, compiled modules are imported. The jar file contains no Python code, but Spark puts it there,
-    and ``importlib.invalidate_caches``, which PySpark calls for each task, would read its long directory each time.
+    Without the zip files, Python imports PySpark's unpacked modules, which are compiled already. Spark adds the jar
+    file to ``sys.path`` although it contains no Python code; ``importlib.invalidate_caches``, which PySpark calls for
+    each task, would read the jar's long list of files each time. The zip files stay if PySpark is not installed.
     """
     dropped = {entry for entry in sys.path if Path(entry).name.startswith("spark-core_") and entry.endswith(".jar")}
     zips = [entry for entry in sys.path if entry.endswith(".zip")]

@@ -26,7 +26,7 @@ _LANE_MODULES = (
 
 
 def properties(modules: Iterable[str]) -> dict[str, str]:
-    """Return the Spark properties that select this daemon.
+    """Return the Spark properties that make Spark start this module as its Python daemon.
 
     :param modules: names of further modules to import, which the run's connectors need
     """

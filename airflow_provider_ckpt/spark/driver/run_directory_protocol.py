@@ -27,13 +27,13 @@ _PAUSE = 0.02
 
 
 def _sleep() -> bool:
-    """Wait for 20 ms and return True: the lease holder lives, since its end would have killed this driver."""
+    """Wait for 20 ms and return True, for "the lease holder is alive": its end would have killed this driver, too."""
     time.sleep(_PAUSE)
     return True
 
 
 def _no_notification() -> None:
-    """Do nothing. Default of ``notify`` where the other process reads the file again every few milliseconds."""
+    """Do nothing: default of ``notify``, for use when the other process reads the file again every few milliseconds."""
 
 
 class JsonLinesTail:
@@ -179,7 +179,7 @@ class LeaseHolderSide:
         _append(self._directory / _WAVES, {"stop": True})
 
     def replies(self) -> list[dict[str, Any]]:
-        """Return the driver's replies since the last call, in the form in which :class:`DriverSide` writes them."""
+        """Return the driver's replies since the last call, as the JSON objects that :class:`DriverSide` wrote."""
         return self._replies.read()
 
 

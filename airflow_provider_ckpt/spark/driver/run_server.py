@@ -46,7 +46,7 @@ _MAX_LOG = 10 << 20
 
 
 class RunServer:
-    """Server that executes the runs of its clients in one Spark application, until no run has needed it for a while.
+    """Server that executes the runs of its clients in one Spark application, and ends after a time without runs.
 
     :param home: the driver's own directory, with its socket, lock and log
     :param spark: the session that Spark started with, from which each run's session is created
@@ -99,10 +99,10 @@ class RunServer:
         return listener
 
     def _must_end(self) -> bool:
-        """Stop accepting runs if the driver is idle, worn out or unreachable; return whether the driver must end now.
+        """Stop accepting runs if the driver is idle, worn out or unreachable; return True if the driver must end now.
 
-        It is worn out after :data:`_MAX_RUNS` runs or above a limit of memory, and unreachable if its socket was
-        deleted.
+        The driver is worn out after :data:`_MAX_RUNS` runs or if its memory exceeds a limit, and unreachable if its
+        socket was deleted.
         """
         self._shorten_log()
         stopped = is_stopped(self._spark)
@@ -144,7 +144,7 @@ class RunServer:
                 self._clients -= 1
 
     def _answer_request(self, connection: socket.socket) -> None:
-        """Read a client's request, do as it asks, and close the connection.
+        """Read a client's request, carry it out, and close the connection.
 
         A client may ask to serve a run, to stop the driver, or for the driver's status. A client of another user gets
         no answer.

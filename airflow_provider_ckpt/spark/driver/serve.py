@@ -23,7 +23,7 @@ def serve(prepared: PreparedWaves, side: DriverSide, job: Job) -> bool:
     :param prepared: the Spark session that executes the run
     :param side: the driver's operations on the run directory: source of the waves, destination of the outcomes
     :param job: description of the run
-    :raises Exception: the error of a wave during which Spark stopped by itself, since no further wave could run
+    :raises Exception: the error of a wave, if Spark has stopped by itself, because no further wave could run
     :return: False if the run was refused before its first wave because its transform cannot be used; else True
     """
     spark = prepared.spark
@@ -44,7 +44,7 @@ def serve(prepared: PreparedWaves, side: DriverSide, job: Job) -> bool:
         except CkptError as error:
             side.failed(wave.number, error.info, final=True)
         except Exception as error:
-            if is_stopped(spark):  # each further wave would fail too, and its batches would be held
+            if is_stopped(spark):  # without Spark, each further wave would fail too, until its batches were held
                 raise
             side.failed(wave.number, ErrorInfo(ErrorType.PROCESSING, first_line(error)), final=False)
         else:

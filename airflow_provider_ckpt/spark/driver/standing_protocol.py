@@ -92,7 +92,7 @@ def read_line(connection: socket.socket) -> dict[str, Any]:
 
 
 def directory_of(path: Path) -> int:
-    """Open a directory and return its file descriptor.
+    """Open a directory, without following a symbolic link, and return its file descriptor.
 
     :param path: path of the directory
     :raises OSError: if the directory cannot be opened, or the path is a symbolic link

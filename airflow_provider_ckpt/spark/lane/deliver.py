@@ -53,8 +53,8 @@ class Lane:
     It also has a reader, which reads records again for their dead letters.
 
     :param job: description of the run
-    :param transformed: whether the rows went through a transform, so that the original of a record must be read from
-        the source again
+    :param transformed: whether the rows went through a transform. For the dead letter of a row that the sink refuses,
+        the original record must then be read from the source again
     :param returns: output columns of the transform's Python function; None if there is no function
     """
 
@@ -97,7 +97,7 @@ class Lane:
         return self._unreachable or task.key in self._stopped
 
     def defer_for_traces(self, task: BatchTask, gathered: GatheredBatch) -> DeferredBatch | None:
-        """Return a batch as deferred if the driver must find the stack traces of rejected records first; else None.
+        """Defer a batch if the driver must first find the stack traces of its rejected records; else return None.
 
         Stack traces are needed if dead letters include them and the batch does not have them yet; see
         ``stack_traces.py``.
@@ -142,7 +142,8 @@ class Lane:
     def deliver_raw(self, task: BatchTask, raw_copy: RawCopy, rows: RawRows) -> Outcome | None:
         """Deliver a batch without decoding its rows into records; return None if it must be delivered as records.
 
-        With None, nothing of the batch is in the sink, unless the connection was lost during the commit.
+        If the result is None, the sink has stored nothing of the batch, unless the connection was lost during the
+        commit.
 
         :param task: the batch
         :param raw_copy: writes the rows to the sink
@@ -154,7 +155,7 @@ class Lane:
         return None if outcome is None else self._ended(task, outcome)
 
     def _ended(self, task: BatchTask, outcome: Outcome) -> Outcome:
-        """Return an outcome with its duration. After a failure, remember which later batches the lane must not attempt.
+        """Add the duration to an outcome; after a failure, remember which later batches the lane must not attempt.
 
         :param task: the batch
         :param outcome: outcome of its attempt
@@ -213,9 +214,9 @@ class Lane:
     def _without_refused(
         self, task: BatchTask, gathered: GatheredBatch, content: BatchContent, errors: Mapping[int, ErrorInfo]
     ) -> BatchContent:
-        """Return the content without the rows that the sink refused.
+        """Return a batch's content without the rows that the sink refused.
 
-        The policy decides whether these become dead letters or are skipped.
+        Each refused row becomes a dead letter or is skipped, as ``error_policy`` says for its error type.
 
         :param task: the batch
         :param gathered: the batch's records as they were read
@@ -248,7 +249,7 @@ class Lane:
             self._writer = None
 
     def _positions(self, task: BatchTask, gathered: GatheredBatch) -> str | None:
-        """Return the positions of a batch's records as text for its receipt, by which ``recover`` finds late ones.
+        """Return the positions of a batch's records as text for its receipt; with it, ``recover`` finds late records.
 
         :param task: the batch
         :param gathered: the batch's records

@@ -43,7 +43,8 @@ def run_lane(
 ) -> Iterator[pa.RecordBatch]:
     """Read and deliver the batches of this Spark task's lanes, and yield a row per batch (for ``mapInArrow``).
 
-    The row has the batch's outcome, which also says if the batch was deferred, or not attempted for lack of time.
+    The row contains the batch's outcome, or the batch itself if it is deferred. Batches for which no time was left have
+    the outcome ``not_attempted``.
 
     :param job: description of the run
     :param wave: the batches, by lane
@@ -128,7 +129,8 @@ class _Prefetcher:
     def take(self, index: int) -> GatheredBatch | RawRows | None:
         """Return a batch as it was read, and start to read the next one in the thread.
 
-        If reading fails, the error is returned in :attr:`GatheredBatch.failure`, and the next batch is not read ahead.
+        If reading fails, the result contains the error (:attr:`GatheredBatch.failure`), and the next batch is not read
+        ahead.
 
         :param index: index of the batch in the lane, from 0
         :return: raw rows, or records; None if Spark must decode the batch
@@ -199,7 +201,7 @@ class _Prefetcher:
         return None if large else flat_decoder.rows(records)
 
     def _separate_bad_records(self, reader: Reader, task: BatchTask, records: pa.Table) -> GatheredBatch:
-        """Turn records with invalid UTF-8 or a time out of range into dead letters; return the batch with both.
+        """Return a batch in which records with invalid UTF-8 or a time out of range have become dead letters.
 
         :param reader: reader of the batch's source, which knows the records' origin
         :param task: the batch

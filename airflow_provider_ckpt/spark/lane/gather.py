@@ -118,10 +118,11 @@ class Gatherer:
 
         :param reader: reader of the batch's source, which reads rejected records again if necessary
         :param task: the batch
-        :param shape: names and types of the source's columns
-        :param read_by_spark: whether Spark itself reads the source. Each record then carries its original columns,
-            which are passed to ``reader``, so that it yields them if records are read again. If the batch is to be
-            rejected as a whole, the result contains no records
+        :param shape: names and types of the source's columns If Spark itself reads the source and the batch is to be
+            rejected as a whole, the result contains no records to deliver.
+
+        :param read_by_spark: whether Spark itself reads the source (JDBC). The original columns, which each record then
+            carries, are passed to ``reader``, from which records can be read again
         """
         import pyarrow as pa
         import pyarrow.compute as pc

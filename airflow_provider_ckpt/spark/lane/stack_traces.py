@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.spark.job import Job
 
 TRACES = "traces"
-"""Key in :attr:`BatchTask.detail` of a dict of Spark's error texts for the batch's rejected records, by position as
-text."""
+"""Key in :attr:`BatchTask.detail`. The value is a dict that maps the position of a rejected record, as text, to Spark's
+error text.
+"""
 
 _DEFERRED = "asks"
 _SPARK_ERROR = re.compile(r"\[[A-Z][A-Z0-9_.]+\] .*?(?=\n[ \t]*+at |\n[ \t]*+(?:JVM|Driver) stacktrace|\Z)", re.DOTALL)
@@ -139,8 +140,8 @@ def evaluate(spark: SparkSession, job: Job, deferred: DeferredBatch, schema: Str
     :param job: description of the run
     :param deferred: the deferred batch
     :param schema: Spark schema of the rows that readers yield
-    :return: entry to add to :attr:`BatchTask.detail`: :data:`TRACES` with the error texts by position; an empty dict if
-        the batch has no records to evaluate
+    :return: dict to add to :attr:`BatchTask.detail`: under :data:`TRACES`, the error texts by position; empty if the
+        batch has no records to evaluate
     """
     if deferred.records is None:
         return {}
@@ -177,7 +178,7 @@ def _evaluating_frames(
 
 
 def _error_text(frames: Iterator[DataFrame]) -> str | None:
-    """Execute data frames until one fails; return the text of Spark's error without stack frames, None if none fails.
+    """Execute data frames until one fails, and return Spark's error text without stack frames; None if none fails.
 
     :param frames: data frames that evaluate a rejected record
     """

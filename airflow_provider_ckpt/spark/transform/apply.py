@@ -1,9 +1,9 @@
 """Apply the transform as SQL projections: decoding, ``where`` and ``select``, with a verdict for every record.
 
-No record is dropped, and none can fail the batch, since an expression that raises an error yields null ("under try").
-Nondeterministic expressions are refused: they may be evaluated more than once, and a record that is read again must
-give the same result. Expressions that need other records, such as aggregates, are refused too, since they would destroy
-the order of the lanes.
+No record is dropped, and none can fail the batch: an expression that would raise an error is evaluated "under try" and
+yields null. Nondeterministic expressions are refused: they may be evaluated more than once, and a record that is read
+again must give the same result. Expressions that need other records, such as aggregates, are refused too, since they
+would destroy the order of the lanes.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ def _outputs(pipeline: Pipeline, names: list[str], shape: RecordShape) -> dict[s
     """Return the SQL expression of each output column, by column name.
 
     :param pipeline: the pipeline's declaration
-    :param names: columns to output if the pipeline has no ``select``. A column is output unchanged, or as null if the
-        policy of schema changes refuses it
+    :param names: columns to output if the pipeline has no ``select``: unchanged, or as null if the policy of schema
+        changes refuses the column
     :param shape: names and types of the source's columns
     """
     null = {name: f"CAST(NULL AS {kind})" for name, (kind, _) in shape.refused.items()}
@@ -197,7 +197,7 @@ def check(frame: DataFrame, pipeline: Pipeline, shape: RecordShape) -> StructTyp
 def frames_without_try(
     frame: DataFrame, pipeline: Pipeline, shape: RecordShape, kind: ErrorType
 ) -> Iterator[DataFrame]:
-    """Yield data frames that evaluate again, without suppressing errors, what failed for a rejected record.
+    """Yield data frames that evaluate the failed step for a rejected record again, without suppressing errors.
 
     Executing one of them makes Spark raise the error that the transform suppressed.
 

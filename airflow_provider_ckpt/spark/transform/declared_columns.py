@@ -20,7 +20,7 @@ _INTERVAL = re.compile(r"interval\b", re.IGNORECASE)
 
 
 def check_schema(schema: StructType, pipeline: str, key: str) -> None:
-    """Refuse a declared schema that Spark accepts although no record can match it.
+    """Refuse a declared schema with a column of a type or name that this package does not allow, though Spark does.
 
     :param schema: the schema, parsed from Spark DDL
     :param pipeline: name of the pipeline, for the error message
@@ -74,7 +74,7 @@ def check_where(kind: DataType, pipeline: str, where: str) -> None:
 
 
 def _problem(kind: DataType, path: Sequence[str] = ()) -> str | None:
-    """Return the part of an error message that tells why columns of a type are not allowed; None if they are.
+    """Return text for an error message that tells why columns of a type are not allowed; None if they are allowed.
 
     Not allowed are void, intervals, and structs that are empty or have names that differ only in case. An example of
     the result is ``address.since is an interval, which no sink can store``.
@@ -102,7 +102,7 @@ def _problem(kind: DataType, path: Sequence[str] = ()) -> str | None:
 
 
 def _names_problem(names: Iterable[str], where: str) -> str | None:
-    """Return the part of an error message about names that are empty, reserved, or differ only in case; else None.
+    """Return text for an error message if names are empty, reserved, or differ only in case; else None.
 
     For example: ``Id and id differ only in case, which Spark ignores``.
 
@@ -123,7 +123,7 @@ def _names_problem(names: Iterable[str], where: str) -> str | None:
 
 
 def _reserved_name_problem(names: Iterable[str]) -> str | None:
-    """Return the part of an error message about the first reserved name; None if no name is reserved.
+    """Return text for an error message about the first reserved name; None if no name is reserved.
 
     For example: ``__batch is a reserved name``.
     """

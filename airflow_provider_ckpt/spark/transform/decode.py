@@ -125,7 +125,9 @@ def parser_sql(pipeline: Pipeline, text: str, schema: str, options: str) -> str:
 
 
 def has_short_decimals(spark: SparkSession, pipeline: Pipeline, text: str) -> str | None:
-    """Return a SQL condition that is true if no decimal of a record takes the parser minutes (``slow_decimals.py``).
+    """Return a SQL condition that is true if all decimals of a record are short enough to be parsed fast.
+
+    The reason is in ``slow_decimals.py``.
 
     :param spark: any session, which parses the schema
     :param pipeline: the pipeline's declaration
@@ -139,9 +141,9 @@ def has_short_decimals(spark: SparkSession, pipeline: Pipeline, text: str) -> st
 
 
 def _parsed_record(pipeline: Pipeline, fields: Sequence[StructField]) -> str:
-    """Return SQL that parses a record with Spark's parser.
+    """Return SQL that parses a record with ``from_json`` or ``from_csv``.
 
-    It yields null for a record that would stall or crash the parser.
+    The SQL yields null for a record that would stall or crash that parser.
 
     :param pipeline: the pipeline's declaration
     :param fields: fields of the schema

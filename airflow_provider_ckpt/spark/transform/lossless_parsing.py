@@ -47,7 +47,9 @@ the value.
 """
 
 _ESCAPED_BY_NUMBER_ONLY = re.compile(r'[^"\\/\x00-\x1f]+')
-r"""Pattern of field names whose characters JSON can escape only by their number (``\u0041``), if at all."""
+r"""Pattern of field names without quotes, backslashes, slashes and control characters. JSON has short escapes for those
+(such as `` ``); every other character can be escaped only by its number (``\u0041``).
+"""
 
 
 def is_lossy(fields: Iterable[StructField], columns: Mapping[str, str], text: str, *, delimiter: str | None) -> str:
@@ -79,9 +81,9 @@ def any_decimal(
 
     :param fields: fields of the schema
     :param text: SQL expression of the record's text
-    :param condition: function that returns the given condition, in SQL, for the SQL expression of a decimal's text; the
-        text of a JSON number is longer there than in the record, by :data:`.text_agreement.NUMBER_PREFIX_LENGTH`
-        characters
+    :param condition: function that gets the SQL expression of a decimal's text and returns the condition in SQL. The
+        text of a JSON number has a prefix of :data:`.text_agreement.NUMBER_PREFIX_LENGTH` characters, which the record
+        does not have
     :param delimiter: delimiter of CSV fields; None for JSON
     :return: None if the schema has no decimals
     """
@@ -208,7 +210,7 @@ def _has_unusual_notation(fields: Iterable[StructField], text: str) -> str:
 
 
 def _searched_fields(fields: Iterable[StructField]) -> Iterator[tuple[str, str | None]]:
-    """Yield the name of each field whose value ``from_json`` may alter, with a pattern of the notations that it keeps.
+    """Yield the name of each field whose value ``from_json`` may alter, and a pattern of the notations that are safe.
 
     The pattern is None for a type without such notations. Fields of structs are yielded by their own names.
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class _TextForm(NamedTuple):
     """Conversion of a column's values to JSON and back.
 
-    :param sql: SQL expression, with ``{}`` for the column, of the value that Spark writes as JSON
-    :param value: function that converts a value of the JSON text back; not called for null
+    :param sql: SQL expression that converts the column, written as ``{}``, to a value that Spark can write as JSON
+    :param value: function that converts a value as ``json.loads`` returns it to the column's value; not called for null
     :param stored: Arrow type in which the converted values are collected before the array is viewed as the column's
         type, such as int64 for a timestamp; None to collect them in the column's type
     """
@@ -81,11 +81,11 @@ def packed_sql(shape: RecordShape, column: Callable[[str], str], *, included: bo
 
 
 def placeholder_sql(shape: RecordShape, *, included: bool) -> str:
-    """Return SQL of the value that a record has in place of :func:`packed_sql` if its source columns are not needed.
+    """Return SQL of the placeholder that replaces the packed source columns of a record if they are not needed.
 
-    The value is null. But if the columns stay a struct, and one of them is an array or a map, it is a struct of nulls,
-    empty arrays and empty maps: for every row of a batch, Spark's Arrow writer walks again over all null lists of that
-    batch.
+    The placeholder is null or, if the source columns stay a struct that contains an array or a map, a struct of nulls,
+    empty arrays and empty maps. Null arrays and maps would be slow: for every row, Spark's Arrow writer goes through
+    all null lists of the Arrow batch again.
 
     :param shape: names and types of the source's columns
     :param included: whether the columns are needed for all records, not only for rejected ones

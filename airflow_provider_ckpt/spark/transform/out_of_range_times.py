@@ -1,8 +1,9 @@
 """Reject source timestamps that Spark cannot represent: PostgreSQL's infinity, and years after 294246.
 
-A reader yields each of them as a time before the earliest time that the source can have. Expressions and sinks would
-take it for a real time, so the record is rejected. A sink of the same connector may be the exception: a postgres sink
-stores such times of a postgres source unchanged, from columns that no expression uses.
+For each such timestamp, a reader yields a substitute: a time before the earliest time that the source can have.
+Expressions and sinks would take the substitute for a real time, so the record is rejected. A sink of the same connector
+may be the exception: a postgres sink stores such times of a postgres source unchanged, from columns that no expression
+uses.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ class TimeRangeCheck:
 
     :param name: name of the column
     :param kind: Spark SQL type of the column
-    :param times: the connector's declaration of the times that Spark cannot represent: limit, and text for errors
+    :param times: the times that the connector declares as out of Spark's range: their limit, and the text for error
+        messages
     """
 
     name: str
@@ -119,7 +121,7 @@ def errors(rows: pa.Table, watched: Iterable[TimeRangeCheck]) -> dict[int, Error
 def _may_be_used(name: str, expressions: Iterable[str]) -> bool:
     """Return whether one of the expressions may use a column.
 
-    True for a column that no expression uses is harmless: it is then checked without need.
+    The result may also be True for a column that no expression uses; such a column is then checked needlessly.
 
     :param name: name of the column
     :param expressions: SQL texts of the expressions

@@ -24,8 +24,8 @@ invalid.
 """
 
 _INTERNAL = "INTERNAL_ERROR"
-"""Beginning of Spark's error condition for an error inside its analyser, as for a lambda that is not the argument of a
-function.
+"""Prefix of the error conditions with which Spark reports an error inside its analyser, such as the error for a lambda
+that is not the argument of a function.
 """
 
 
@@ -37,7 +37,8 @@ def project(
     *,
     analyse: bool = False,
 ) -> DataFrame:
-    """Return a data frame whose columns are given expressions. An expression may use the columns of earlier ones.
+    """Return a data frame with one column for each expression. An expression may use the columns of earlier
+    expressions.
 
     :param frame: data frame whose columns the expressions use
     :param expressions: SQL texts, or columns of a classic session
@@ -61,7 +62,7 @@ def project(
 
 @contextmanager
 def config_errors(pipeline: Pipeline, key: str = "transform") -> Iterator[None]:
-    """Convert Spark's error for an invalid expression, raised in the ``with`` block, to one that names the key.
+    """Convert Spark's error for an invalid expression in the ``with`` block to a ConfigError that names the key.
 
     :param pipeline: the pipeline's declaration, for the error message
     :param key: configuration key of the expression, for the error message

@@ -18,9 +18,10 @@ has no entry.
 """
 
 NUMBER_PREFIX = f"number{secrets.randbits(62)}:"
-"""Prefix of a JSON number that is parsed as text, by which it can be told from a string.
+"""Prefix of a JSON number that is parsed as text, which distinguishes the number from a string.
 
-It is random, so that no record contains it."""
+It is random, so that no record contains it.
+"""
 
 NUMBER_PREFIX_LENGTH = len(NUMBER_PREFIX)
 """Number of characters by which a JSON number that is parsed as text is longer than in the record."""

@@ -1,7 +1,7 @@
 """Import users' modules again for each run, in Python processes that serve several runs.
 
-Such processes are Python workers and standing drivers. Otherwise a later run would get the functions as they were in an
-earlier run, or another pipeline's functions of the same name.
+These processes are Python workers and standing drivers. Without a new import, a later run would use the functions as
+they were in an earlier run, or another pipeline's functions of the same name.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _first: frozenset[str] = frozenset()
 
 @contextmanager
 def imported_for(run: object) -> Iterator[None]:
-    """Make imports of users' modules inside the ``with`` block load their current code.
+    """Make imports in the ``with`` block load the current code of users' modules.
 
     A module is imported again at most once for each run. Only one thread at a time can be in such a block; others wait.
 
