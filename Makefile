@@ -107,6 +107,7 @@ compat: setup postgres java jdbc ## Part of the suite on other versions of Airfl
 try: setup postgres mariadb java kafka redis browser stores ## Proofs, storms and benchmarks in small, so that none stops working unseen
 	@tests/services/jars.sh spark-kafka
 	@tests/services/jars.sh mariadb-jdbc
+	@tests/services/jars.sh s3a
 	@$(PY) -m tests.small
 
 bench-pg: setup postgres java ## A million rows PostgreSQL to PostgreSQL against psql and Spark JDBC; writes build/bench/pg_to_pg.json
@@ -123,7 +124,8 @@ bench-kafka: setup postgres java kafka ## A million messages Kafka to Kafka, exa
 bench-files: setup java ## Many small batches against Structured Streaming, flights against Spark's JSON to Parquet; writes build/bench/files.json
 	@$(PY) -m tests.benchmarks.files
 
-bench-store: setup java stores ## Flights to Delta in an S3 store against a directory, requests, discovery; writes build/bench/store.json
+bench-store: setup java stores ## Flights to Delta in an S3 store against a directory and Spark's s3a, requests, discovery; writes build/bench/store.json
+	@tests/services/jars.sh s3a
 	@$(PY) -m tests.benchmarks.store
 
 bench-airflow: setup postgres java ## An empty run, cold and warm micro-runs under a real Airflow; writes build/bench/airflow.json

@@ -1,10 +1,11 @@
-"""JSON lines to a Delta table in an S3 store against one in a directory; requests; discovery of new objects.
+"""JSON lines to a Delta table in an S3 store, against a directory and Spark's s3a; requests; discovery of new objects.
 
-``python -m tests.benchmarks.store [--rounds 5] [--objects 100000]``. Both ways are complete runs, exactly once, on one
-warm Spark session, in turn, each into a fresh target. The store is versitygw on this machine, which keeps its objects
-in memory where there is room, as the directory is. Each way is checked by the number of rows that it has delivered.
+``python -m tests.benchmarks.store [--rounds 5] [--objects 100000]``. Our ways are complete runs, exactly once. All ways
+run in turn on one warm Spark session, each into a fresh target. The store is versitygw on this machine, which keeps its
+objects in memory where there is room, as the directory is. Each way is checked by the number of rows that it wrote.
 
-- All flights of 2013, from objects into a table in the same store, and from files into a table in a directory.
+- All flights of 2013, from objects into a table in the same store, and from files into a table in a directory; and by
+  Spark's own reader and writer from the same objects into Parquet files in the store, through Hadoop's ``s3a``.
 - Requests for each batch of 1,000 rows: those of a run of 40 batches less those of a run of 20.
 - Discovery: 100 new objects among 100,000, by the planning of a pipeline that has seen the others.
 
@@ -32,8 +33,10 @@ from tests.assurance import is_whole
 from tests.benchmarks.files import SCHEMA, YEAR
 from tests.benchmarks.rounds import Rounds, publish, say
 from tests.services.http_proxy import HttpProxy
+from tests.services.kafka import jars
+from tests.services.object_store import BUCKET
 from tests.services.replication import Replication
-from tests.services.s3 import VersityGateway
+from tests.services.s3 import REGION, VersityGateway
 from tests.services.spark import local_session
 from tests.system import flights
 
@@ -44,6 +47,9 @@ RESULT = Path("build/bench/store.json")
 LANES = 2
 NEW = 100
 STORE = "lake"
+S3A = "s3a-3.5.0"
+"""Hadoop's file system for S3, as jars.sh names it."""
+_S3A_TARGET = f"s3a://{BUCKET}/rival"
 _ROWS = 1_000
 _WRITERS = 8
 
@@ -65,11 +71,15 @@ class Bench:
         self.store.put({f"{YEAR}/{path.name}": path.read_bytes() for path in sorted((self.home / YEAR).iterdir())})
 
     def round(self) -> None:
-        """Measure both ways once."""
+        """Measure each way once."""
         self.rounds.time("directory", partial(self._flights, str(self.home / YEAR), str(self.home / "target")))
         shutil.rmtree(self.home / "target")
         self.rounds.time("store", partial(self._flights, self.store.url(YEAR), self.store.url("target")))
         self.store.clear("target")
+        self.rounds.time("spark_s3a", self._json_to_parquet)
+        if not self.rounds.counted and (rows := self.spark.read.parquet(_S3A_TARGET).count()) != flights.FLIGHTS:
+            raise RuntimeError(f"Spark wrote {rows} rows")
+        self.store.clear("rival")
 
     def requests(self) -> float:
         """Return the requests to the store for each batch."""
@@ -100,7 +110,7 @@ class Bench:
         seconds = self.rounds.medians
         return {
             "seconds": seconds,
-            "ratios": {"vs_directory": round(seconds["store"] / seconds["directory"], 3)},
+            "ratios": {f"vs_{way}": round(seconds["store"] / seconds[way], 3) for way in ("directory", "spark_s3a")},
             "requests_per_batch": self.requests(),
             "discovery_seconds": self.discovery(objects),
             "objects": objects,
@@ -115,6 +125,10 @@ class Bench:
         if summary.records.delivered != flights.FLIGHTS:
             raise RuntimeError(f"{target}: {summary.records}")
         self.rounds.note("store" if "://" in target else "directory", summary.steps)
+
+    def _json_to_parquet(self) -> None:
+        read = self.spark.read.schema(SCHEMA[YEAR]).json(f"s3a://{BUCKET}/{YEAR}")
+        read.write.parquet(_S3A_TARGET)
 
     def _requests(self, proxy: HttpProxy, batches: int) -> int:
         prefix = f"batches-{batches}"
@@ -157,9 +171,9 @@ def run(rounds: int, objects: int) -> dict[str, Any]:
     :param rounds: counted rounds
     :param objects: objects that discovery has seen before
     """
-    spark = local_session(cores=LANES)
-    try:
-        with tempfile.TemporaryDirectory(prefix="ckpt-bench-") as name, VersityGateway() as store:
+    with tempfile.TemporaryDirectory(prefix="ckpt-bench-") as name, VersityGateway() as store:
+        spark = local_session(_s3a(store), cores=LANES)
+        try:
             url = f"sqlite:///{name}/ckpt.db"
             migrate.upgrade(url, create=True)
             with Ledger.open(url) as ledger:
@@ -168,8 +182,25 @@ def run(rounds: int, objects: int) -> dict[str, Any]:
                 bench.make()
                 bench.rounds.each(rounds, bench.round)
                 return bench.result(rounds, objects)
-    finally:
-        spark.stop()
+        finally:
+            spark.stop()
+
+
+def _s3a(store: VersityGateway) -> dict[str, str]:
+    """Return Spark properties by which Hadoop's ``s3a`` reaches the store."""
+    connection = store.connection()
+    properties = {
+        "endpoint": connection.extra["endpoint_url"],
+        "endpoint.region": REGION,
+        "access.key": connection.login,
+        "secret.key": connection.password,
+        "path.style.access": "true",
+        "connection.ssl.enabled": "false",
+    }
+    return {
+        "spark.jars": ",".join(str(jar) for jar in sorted(jars(S3A).iterdir())),
+        **{f"spark.hadoop.fs.s3a.{key}": str(value) for key, value in properties.items()},
+    }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
