@@ -1,1 +1,1 @@
-"""Airflow operators: a run in one task, the tasks of ``CkptReplicationTaskGroup``, and actions on a pipeline."""
+"""Airflow operators: run a pipeline in one task or in the tasks of a task group, and carry out actions on it."""

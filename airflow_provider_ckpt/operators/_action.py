@@ -33,10 +33,8 @@ class CkptActionOperator(CkptNamedOperator):
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
     :param reason: reason of the action, stored in the audit log
-    :param dry_run: whether to report what would change, and change nothing; a template may render to ``true`` or
-        ``false``
-    :param actor: actor to name in the audit log in place of the DAG run's user, such as the user who approved the
-        action
+    :param dry_run: whether to only report what the action would change; a template may render to ``true`` or ``false``
+    :param actor: actor that the audit log names instead of the DAG run's user, such as the user who approved the action
     :param ckpt_conn_id: Airflow connection of the ledger
     :param kwargs: further arguments of ``BaseOperator``
     """
@@ -106,7 +104,7 @@ class CkptActionOperator(CkptNamedOperator):
 
         :param context: the task's context
         :param ledger: the ledger, open
-        :raises ConfigError: if neither the ledger nor the folder has a declaration of the pipeline
+        :raises ConfigError: if neither the ledger nor the folder :attr:`declarations` has a declaration of the pipeline
         """
         name = self.pipeline_name
         if self.declarations is None or (name in ledger.pipelines() and ledger.status(name)["declaration"] is not None):

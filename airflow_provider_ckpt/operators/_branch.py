@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class CkptBranchOperator(CkptStepOperator, BranchMixIn):
-    """Base of the task group's tasks that choose which tasks follow, by the outcome of the run.
+    """Base of the task group's tasks ``route`` and ``retry``, which choose by the run's outcome which tasks follow.
 
     :param pipeline: declaration of the pipeline (templated), see :class:`CkptOperator`
     :param after: ids of the tasks before this one, see :class:`CkptStepOperator`
-    :param branches: id of the task to run for each :class:`Route`, that is, each possible outcome of the run
+    :param branches: for each :class:`Route` (possible outcome of a run), the id of the task that follows
     :param ckpt_conn_id: Airflow connection of the ledger (templated)
     :param kwargs: further arguments of ``BaseOperator``
     """
@@ -54,14 +54,15 @@ class CkptBranchOperator(CkptStepOperator, BranchMixIn):
 
     @staticmethod
     def _set_state_to_skipped(tasks: Sequence[str | tuple[str, int]], map_index: int | None) -> None:
-        """Skip tasks now, even inside a mapped task group, where each instance of the group skips its own tasks.
+        """Skip tasks at once. In a mapped task group, each instance of the group skips its own tasks.
 
-        In a mapped task group, Airflow would leave the skipping to its scheduler, which looks for the decision of a
-        branching task outside of the group (apache/airflow issue 67265), finds none, and so runs every branch.
+        Airflow's method leaves the skipping to the scheduler if the task group is mapped. The scheduler looks for the
+        branching task's decision outside of the group (apache/airflow issue 67265), finds none, and so runs every
+        branch.
 
         :param tasks: ids of the tasks to skip, each with its map index if it is mapped
         :param map_index: not used, since ``tasks`` contains it
-        :raises DownstreamTasksSkipped: for Airflow, which then skips the tasks; not raised if there are none
+        :raises DownstreamTasksSkipped: unless ``tasks`` is empty; Airflow catches it and skips the tasks
         """
         del map_index  # `tasks` contains the index of each task
         if tasks:

@@ -1,4 +1,4 @@
-"""Read, validate and display the declaration of many tables that a DAG passes to an operator; nothing connects."""
+"""Read, validate and display the declaration of many tables that a DAG passes to an operator; open no connection."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def load_database_file(path: Path) -> Database:
 def validate_database(declaration: object, folder: str | Path, user: str) -> None:
     """Validate a declaration of many tables when the DAG file is parsed.
 
-    A declaration with a template is skipped, and so is a file that names environment variables which are not set here
-    (they may be set for the workers only); these are validated when the task runs.
+    Two kinds of declarations are validated only when the task runs: a declaration with a template, and a file that
+    names environment variables which are not set in this process (they may be set for the workers only).
 
     :param declaration: the declaration as a DAG passes it
     :param folder: folder from which a relative path starts
@@ -67,14 +67,14 @@ def validate_database(declaration: object, folder: str | Path, user: str) -> Non
 
 
 def displayed_database(declaration: object, folder: str | Path) -> dict[str, Any] | None:
-    """Return the digest and the settings of a declaration, which Airflow shows and stores.
+    """Return the digest and the section ``database`` of a declaration, which Airflow shows and stores.
 
     The result is None for a declaration with a template or another task's result, and for an invalid one. The digest
     covers the whole declaration, so that any change makes a new version of the DAG.
 
     :param declaration: the declaration as a DAG passes it
     :param folder: folder from which a relative path starts
-    :return: ``{"digest": …, "database": …}``; the settings are None if environment variables are missing here
+    :return: ``{"digest": …, "database": …}``; ``database`` is None if environment variables are missing in this process
     """
     if not is_literal(declaration):
         return None

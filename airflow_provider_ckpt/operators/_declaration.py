@@ -1,7 +1,7 @@
 """Read, validate and display the pipeline declaration that a DAG passes to an operator.
 
-A declaration is validated when the DAG file is parsed. If it contains a template or another task's result, whose values
-are not known then, it is validated when the task runs.
+A declaration is validated when the DAG file is parsed. If it contains a template or another task's result, whose value
+is known only later, it is validated when the task runs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 _TEMPLATE_MARKERS = ("{{", "{%", "{#")
 _MAPPED_ARGUMENT = "MappedArgument("
-"""Beginning of the ``repr`` of an argument of a mapped task group, whose value is known only when a task runs."""
+"""Start of the ``repr`` of a mapped task group's argument, which is in place of its value until a task runs."""
 
 
 def load_pipeline(declaration: object, folder: str | Path, user: str) -> Pipeline:
@@ -54,8 +54,8 @@ def declared_path(declaration: object, folder: str | Path, argument: str) -> Pat
     :param declaration: the declaration as a DAG passes it, with templates rendered
     :param folder: folder from which a relative path starts
     :param argument: description of the argument, for the error message, such as ``task orders: pipeline``
-    :raises ConfigError: if the declaration is not a path, or is empty; the message asks for a path or a dict, so the
-        caller handles dicts itself
+    :raises ConfigError: if the declaration is not a path, or is empty; the message asks for a path or a dict, since
+        callers handle dicts before they call this function
     """
     if not isinstance(declaration, str | Path):
         raise ConfigError(f"{argument} is {declaration!r}; give a YAML file's path or a dict.")
@@ -138,11 +138,11 @@ def load_file(path: Path) -> Pipeline:
 
 
 def find_declared(folder: Path, name: str) -> Pipeline | None:
-    """Load the pipeline that a YAML file of a folder declares under a name; None if no file declares this name.
+    """Return the pipeline with a given name that a YAML file in a folder declares; None if no file declares this name.
 
     :param folder: the folder
     :param name: name of the pipeline
-    :raises ConfigError: if the file that declares it is invalid
+    :raises ConfigError: if the file that declares the pipeline is invalid
     """
     from airflow_provider_ckpt.config.outline import declares_many_tables, read_outline
 
@@ -155,8 +155,8 @@ def find_declared(folder: Path, name: str) -> Pipeline | None:
 def validate(declaration: object, folder: str | Path, user: str) -> None:
     """Validate a declaration when the DAG file is parsed.
 
-    A declaration with a template is skipped, and so is a file that names environment variables which are not set here
-    (they may be set for the workers only); these are validated when the task runs.
+    Two kinds of declarations are validated only when the task runs: a declaration with a template, and a file that
+    names environment variables which are not set in this process (they may be set for the workers only).
 
     :param declaration: the declaration as a DAG passes it
     :param folder: folder from which a relative path starts
@@ -174,12 +174,12 @@ def load_literal(
 ) -> None:
     """Load a declaration to find out whether it is valid; the result is discarded.
 
-    A file that names environment variables which are not set here counts as valid.
+    A file that names environment variables which are not set in this process counts as valid.
 
     :param declaration: the declaration as a DAG passes it, without templates or results of other tasks
     :param folder: folder from which a relative path starts
-    :param files: loads the declaration if it is the path of a file
-    :param load_other: loads the declaration if it is anything else, such as a dict
+    :param files: object that loads the declaration if it is the path of a file
+    :param load_other: function that loads the declaration if it is anything else, such as a dict
     :raises ConfigError: if the declaration is invalid
     """
     if isinstance(declaration, str | Path) and str(declaration).strip():
@@ -191,15 +191,15 @@ def load_literal(
 def displayed_declaration(declaration: object, folder: str | Path, user: str) -> dict[str, Any] | None:
     """Return a declaration in the form in which Airflow shows and stores it.
 
-    It is None for a declaration with a template or another task's result, and for an invalid one.
+    The result is None for a declaration with a template or another task's result, and for an invalid one.
 
-    The result has the declaration as a document, in which the values of ``run.conf`` are hidden, and a digest of the
-    whole declaration, these values included, so that Airflow creates a new version of the DAG for any change.
+    ``document`` is the declaration without the values of ``run.conf``, which may be secret. ``digest`` covers these
+    values too, so that Airflow creates a new version of the DAG for any change.
 
     :param declaration: the declaration as a DAG passes it
     :param folder: folder from which a relative path starts
     :param user: description of the task that uses the declaration, for error messages
-    :return: ``{"digest": …, "document": …}``; the document is None if environment variables are missing here
+    :return: ``{"digest": …, "document": …}``; ``document`` is None if environment variables are missing in this process
     """
     known = digest(declaration, folder, user)
     if known is None:
@@ -215,9 +215,9 @@ def displayed_declaration(declaration: object, folder: str | Path, user: str) ->
 
 
 def digest(declaration: object, folder: str | Path, user: str) -> str | None:
-    """Return the SHA-256 digest of a declaration, of a file's text without validating it.
+    """Return the SHA-256 digest of a declaration; for a file, that of its text, which is not validated.
 
-    It is None for a declaration with a template or another task's result, and for one that cannot be read.
+    The result is None for a declaration with a template or another task's result, and for one that cannot be read.
 
     :param declaration: the declaration as a DAG passes it
     :param folder: folder from which a relative path starts
@@ -240,7 +240,7 @@ def digest(declaration: object, folder: str | Path, user: str) -> str | None:
 def is_literal(declaration: object) -> bool:
     """Return whether a declaration is known when the DAG file is parsed.
 
-    It then contains neither templates nor results of other tasks.
+    The result is True if the declaration contains neither templates nor results of other tasks.
 
     :param declaration: the declaration as a DAG passes it, or a part of it
     """
@@ -256,7 +256,7 @@ def is_literal(declaration: object) -> bool:
 
 
 def _refuse_mapped_argument(declaration: object, user: str) -> None:
-    """Raise :class:`ConfigError` if a path contains the ``repr`` of a mapped argument instead of its value.
+    """Raise :class:`ConfigError` if a path contains the ``repr`` of a mapped group's argument instead of its value.
 
     :param declaration: the declaration as a DAG passes it
     :param user: description of the task that uses the declaration, for the error message

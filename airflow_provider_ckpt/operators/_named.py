@@ -18,9 +18,8 @@ _YAML_SUFFIXES = (".yaml", ".yml")
 class CkptNamedOperator(CkptOperator):
     """Base of the operators and sensors that observe or change a pipeline which another task runs.
 
-    :param pipeline: name of the pipeline in the ledger (templated), which selects the declaration that the newest run
-        stored; or a declaration to use instead: path of a file that ends in ``.yaml`` or ``.yml``, a dict, a
-        ``Pipeline``
+    :param pipeline: name of the pipeline in the ledger (templated); the declaration that the newest run stored is used.
+        Or a declaration to use instead: path of a file that ends in ``.yaml`` or ``.yml``, a dict, or a ``Pipeline``
     :param ckpt_conn_id: Airflow connection of the ledger (templated)
     :param kwargs: further arguments of ``BaseOperator``
     """
@@ -45,7 +44,7 @@ class CkptNamedOperator(CkptOperator):
 
     @property
     def is_given_by_name(self) -> bool:
-        """Return whether the task was given the pipeline's name, so that only the ledger has the declaration."""
+        """Return whether the argument ``pipeline`` is a name, so that the declaration comes from the ledger."""
         return isinstance(self.pipeline, str) and not self.pipeline.endswith(_YAML_SUFFIXES)
 
     def resolve_pipeline(self, ledger: Ledger) -> Pipeline:

@@ -24,7 +24,7 @@ _TIMEOUT_SECONDS = 2.0
 
 
 def cancel_and_release(ledger: Ledger, lease: Lease, seconds: float = _TIMEOUT_SECONDS) -> None:
-    """Cancel the open attempts of a lease and release it, if the ledger answers in time; raise nothing.
+    """Cancel the open attempts of a lease and release the lease, if the ledger answers in time; raise no error.
 
     This uses a thread and a database connection of its own, since it is called from a signal handler, which may have
     interrupted a transaction.

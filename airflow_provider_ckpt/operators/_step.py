@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 class CkptStepOperator(CkptOperator):
     """Base of the task group's tasks after ``plan``.
 
-    Each task returns the state of the run by XCom, as ``{"epoch": int, "try_number": int, "planned": int, "summary":
-    {...}}``: epoch of the lease, try number of the task that acquired the lease, number of planned batches, and summary
-    so far. It contains numbers and names, and no secret.
+    Each task passes the state of the run to the next task by XCom, as ``{"epoch": int, "try_number": int, "planned":
+    int, "summary": {...}}``: epoch of the lease, try number of the task that acquired the lease, number of planned
+    batches, and summary so far. It contains numbers and names, and no secret.
 
     :param pipeline: declaration of the pipeline (templated), see :class:`CkptOperator`
     :param after: ids of the tasks before this one that return the state of the run, the latest first; tasks that were
@@ -45,8 +45,8 @@ class CkptStepOperator(CkptOperator):
     def previous_state(self, context: Context) -> dict[str, Any]:
         """Return the newest state of the run that one of the tasks before this one returned.
 
-        The newest state is the one with the highest epoch, since epochs differ if tasks were cleared; of several with
-        that epoch, the state of the latest task.
+        The newest state is that with the highest epoch (epochs differ if tasks were cleared). If several states have
+        this epoch, it is the state of the latest task.
 
         :param context: the task's context
         :raises AirflowFailException: if none of the tasks returned a state
@@ -72,10 +72,12 @@ class CkptStepOperator(CkptOperator):
     def continue_run(self, context: Context, state: dict[str, Any]) -> Iterator[tuple[PipelineContext, Run]]:
         """Continue the run under the lease that ``plan`` acquired; yield the pipeline's setup and the run.
 
-        In two cases the run continues under a new lease. One: this task has been retried since its run was cleared, or
-        more often than the task that acquired the lease; then an earlier try of it may still be running, and releases
-        the old lease when Airflow kills it. The other: the lease was released or taken over, and this is not the task's
-        first try.
+        The run continues under a new lease in three cases:
+
+        * This task is a retry, or has a higher try number than the task that acquired the lease. An earlier try of this
+          task may then still be running; it releases the old lease when Airflow kills it.
+        * The lease was released or taken over, and this is not the task's first try.
+        * Attempts of the lease's epoch are still open, see :func:`.attach_or_reacquire`.
 
         :param context: the task's context
         :param state: state of the run, from :meth:`previous_state`
@@ -101,7 +103,7 @@ class CkptStepOperator(CkptOperator):
     def push_state(self, context: Context, run: Run, state: dict[str, Any], *, release: bool = False) -> dict[str, Any]:
         """End this task's part of a run, and return the state that it pushes to XCom for the next task of the group.
 
-        The state is described at the class; its summary covers the parts of all tasks so far.
+        :class:`CkptStepOperator` describes the state; its summary covers the parts of all tasks so far.
 
         :param context: the task's context
         :param run: the run, as this task continued it
@@ -118,10 +120,9 @@ class CkptStepOperator(CkptOperator):
 
 
 def _is_retry(context: Context) -> bool:
-    """Return whether the task has been tried before since Airflow cleared it, or at all if it was never cleared.
+    """Return whether this is not the first try of the task since Airflow last cleared it, or since it was created.
 
-    When a task is cleared, Airflow adds its ``retries`` to the number of tries so far, which is then the largest number
-    of tries minus one.
+    When a task is cleared, Airflow sets ``max_tries`` to the number of tries so far plus ``retries``.
 
     :param context: the task's context
     """
@@ -130,7 +131,7 @@ def _is_retry(context: Context) -> bool:
 
 
 def newest_state(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the state of a run with the highest epoch; of several with that epoch, the first in the list.
+    """Return the state with the highest epoch; if several have that epoch, the first of them in the list.
 
     :param states: states of the run, as tasks returned them
     """

@@ -1,4 +1,4 @@
-"""Decide whether Airflow retries a task that fails with an error, or the task fails at once, as for a stale epoch."""
+"""Convert an error of this package to the exception that makes Airflow retry the task, or fail it without a retry."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Convert operators' fields from the text that Airflow's templates render to their types; an empty text means None.
 
-A template renders None as the text ``None``. Only a field for free text keeps that text.
+A template renders None as the text ``None``, which means None too, except in a field for free text.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def free_text(value: object) -> str | None:
 
 
 def optional_text(value: object) -> str | None:
-    """Return a name or a time without surrounding space; None if it is empty, ``none`` or ``null``.
+    """Return a name or a time without surrounding spaces; None if the text is empty, ``none`` or ``null``.
 
     :param value: value of the field
     """
@@ -67,7 +67,7 @@ def text_tuple(name: str, value: object) -> tuple[str, ...]:
     :param name: name of the field, for the error message
     :param value: value of the field: a sequence, a sequence as a template rendered it (``['a', 'b']``), or a single
         text
-    :raises ConfigError: if the value begins with ``[`` and is not a list
+    :raises ConfigError: if the value is a text that begins with ``[`` and is not a list of texts
     """
     if isinstance(value, Sequence) and not isinstance(value, str):
         return tuple(str(item) for item in value)

@@ -1,8 +1,8 @@
 """``CkptApprovalOperator``: ask a user to approve or reject a proposed action, and store the answer in the ledger.
 
-For safety the operator uses no XCom, since any task of the DAG run could have written one. The question comes from the
-ledger. The answer, and the user who gave it, come from Airflow's own record of the response, which only a response
-writes.
+For safety the operator uses no XCom, since any task of the DAG run can write one. It takes the question from the
+ledger. It takes the answer, and the user who gave it, from Airflow's own record of the response, which tasks cannot
+write.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class CkptApprovalOperator(ApprovalOperator):
     :param assigned_users: users who may answer, as ``{"id": …, "name": …}``; by default any user who may edit the DAG
         run
     :param response_timeout: longest time to wait for an answer; None waits without limit
-    :param defaults: answer that counts after ``response_timeout``: ``APPROVE`` or ``REJECT`` of this class
+    :param defaults: answer that is assumed after ``response_timeout``: ``APPROVE`` or ``REJECT`` of this class
     :param ckpt_conn_id: Airflow connection of the ledger (templated)
     :param kwargs: further arguments of ``ApprovalOperator``, such as ``notifiers``
     """
@@ -102,7 +102,7 @@ class CkptApprovalOperator(ApprovalOperator):
         return super().execute_complete(context, event)
 
     def _show(self, context: Context, proposed: ProposalRecord) -> None:
-        """Have Airflow show a proposal to users as a question; raise an error if it shows an earlier one instead.
+        """Have Airflow show a proposal to users as a question; raise an error if it keeps showing an earlier question.
 
         When a task is cleared, Airflow keeps its earlier question and ignores a new one.
 

@@ -78,10 +78,10 @@ class CkptOperator(BaseOperator):
 
     @classmethod
     def partial(cls, **kwargs: Any) -> CkptPartial:
-        """Return this operator class with some of its arguments set, to be expanded over the other arguments.
+        """Return an object with some arguments of this operator class, to be expanded over the other arguments.
 
-        Airflow's ``partial`` does the same; ``expand`` of the object that is returned here also makes all declarations
-        part of the DAG's version.
+        Like Airflow's ``partial``, but ``expand`` of the returned object also makes all declarations part of the DAG's
+        version.
 
         :param kwargs: the arguments to set
         """
@@ -107,7 +107,7 @@ class CkptOperator(BaseOperator):
         super().prepare_template()
         if isinstance(self.pipeline, Pipeline):
             self.pipeline = self.pipeline.document()
-        if get_parsing_context().dag_id is None:  # it is set while a task starts; then execute() reports the error
+        if get_parsing_context().dag_id is None:  # set while a task starts: execute() then reports the error
             _declaration.validate(self.pipeline, self._folder, f"task {self.task_id}")
         self.declaration = self._displayed_declaration()
         self._asset = None
@@ -121,9 +121,9 @@ class CkptOperator(BaseOperator):
     ) -> None:
         """Render the templates, then set ``declaration`` to the rendered declaration.
 
-        :meth:`prepare_template` put the pipeline's asset among the outlets, so that Airflow shows which task updates
-        it. Here the asset is removed from them before the task runs, since its event is emitted only if the checkpoint
-        moves.
+        :meth:`prepare_template` has added the pipeline's asset to the outlets, so that Airflow shows which task updates
+            the asset. This method removes the asset from the outlets before the task runs, since its event is emitted
+            only if the checkpoint moves.
 
         :param parent: object whose fields are rendered; this parameter and the others are passed on to Airflow's method
         :param template_fields: names of the fields to render
@@ -141,7 +141,7 @@ class CkptOperator(BaseOperator):
     def _displayed_declaration(self) -> dict[str, Any] | None:
         """Return the declaration in the form in which Airflow shows and stores it.
 
-        It is None for a declaration with a template or another task's result, and for an invalid one.
+        The result is None for a declaration with a template or another task's result, and for an invalid one.
         """
         if isinstance(self.pipeline, MappedArgument):
             return expansion.combined_digest(self.pipeline, self._folder, f"task {self.task_id}")
@@ -162,7 +162,7 @@ class CkptOperator(BaseOperator):
 
     @property
     def pipeline_label(self) -> str:
-        """Label of a mapped task in Airflow's UI: the pipeline's name, or the text of an invalid declaration."""
+        """Label of a mapped task in Airflow's UI: the pipeline's name, or an invalid declaration as text."""
         try:
             return self.pipeline_name
         except CkptError:
@@ -252,8 +252,7 @@ class CkptOperator(BaseOperator):
         return lineage_of(self.load_pipeline(), self._meter.totals, resolve_connection) if self._meter else None
 
     def make_engine(self, pipeline: Pipeline) -> Engine:
-        """Create the engine for a pipeline, and keep it so that ``on_kill`` can stop Spark. Spark itself is not started
-        yet.
+        """Create the engine for a pipeline without starting Spark, and keep it so that ``on_kill`` can stop Spark.
 
         :param pipeline: the pipeline's declaration
         """
@@ -280,7 +279,7 @@ class CkptOperator(BaseOperator):
 def push_return_value(context: Context, document: dict[str, Any]) -> dict[str, Any]:
     """Push the task's return value to XCom now, and return it.
 
-    Airflow would not store the value of a task that fails or branches afterwards.
+    Airflow itself would not store the return value if the task fails or branches afterwards.
 
     :param context: the task's context
     :param document: the return value
@@ -291,7 +290,7 @@ def push_return_value(context: Context, document: dict[str, Any]) -> dict[str, A
 
 @contextmanager
 def pushed_on_failure(context: Context, document: dict[str, Any]) -> Iterator[None]:
-    """Push the task's return value to XCom if the ``with`` block fails; after success, Airflow itself pushes it.
+    """Push the task's return value to XCom if the ``with`` block fails. (After success, Airflow itself pushes it.)
 
     :param context: the task's context
     :param document: the return value

@@ -39,13 +39,13 @@ class _CkptBatchesOperator(CkptActionOperator):
 
 
 class CkptReleaseOperator(_CkptBatchesOperator):
-    """Release held batches: their attempts are counted from zero again, and the next run sends them.
+    """Release held batches: the next run sends them, and counts their attempts from zero again.
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
     :param batches: batches to release (``partition#seq``); if empty, all held batches
     :param reason: reason of the action, stored in the audit log
-    :param dry_run: report what would change, and change nothing
-    :param actor: actor to name in the audit log in place of the DAG run's user
+    :param dry_run: whether to only report what the action would change
+    :param actor: actor that the audit log names instead of the DAG run's user
     :param ckpt_conn_id: Airflow connection of the ledger
     :param kwargs: further arguments of ``BaseOperator``
     """
@@ -65,14 +65,14 @@ class CkptReleaseOperator(_CkptBatchesOperator):
 class CkptSkipOperator(_CkptBatchesOperator):
     """Skip batches: their records are not delivered, and the checkpoint may pass them. Needs a ``reason``.
 
-    To skip a batch that was ever started, the next run claims the verdict ``void`` in the sink. If the batch was
-    delivered already, the verdict ``delivered`` stays.
+    If a batch was ever started, the next run claims the verdict ``void`` for it in the sink. If the sink then turns out
+    to have a receipt ``delivered`` already, that verdict stays.
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
     :param batches: batches to skip (``partition#seq``), at least one
     :param reason: reason of the action, stored in the audit log
-    :param dry_run: report what would change, and change nothing
-    :param actor: actor to name in the audit log in place of the DAG run's user
+    :param dry_run: whether to only report what the action would change
+    :param actor: actor that the audit log names instead of the DAG run's user
     :param ckpt_conn_id: Airflow connection of the ledger
     :param kwargs: further arguments of ``BaseOperator``
     """

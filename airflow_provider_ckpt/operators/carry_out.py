@@ -1,6 +1,6 @@
 """``CkptCarryOutOperator`` and ``CkptReportOperator``: carry out an approved action, and report its outcome.
 
-Both read the proposal from the ledger and use no XCom, since any task of the DAG run could have written one.
+Both operators read the proposal from the ledger. They use no XCom, since any task of the DAG run can write one.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ if TYPE_CHECKING:
 class CkptCarryOutOperator(CkptActionOperator):
     """Carry out exactly the action that :class:`CkptPreviewOperator` proposed; the actor is the user who approved it.
 
-    The approval is used up in the transaction of the action, so a second use is refused even if tasks are cleared. If
-    the action is no longer possible, its proposal is refused permanently. If the action was requested by another user
-    than the approver, the reason in the audit log also names that user. The task returns the action's result document.
+    The transaction that applies the action also marks the proposal as used, so a second use is refused even if tasks
+    are cleared. If the action is no longer possible, the proposal is refused permanently. If a user other than the
+    approver requested the action, the reason in the audit log also names that user. The task returns the action's
+    result document.
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
     :param preview: id of the :class:`CkptPreviewOperator` task
-    :param dry_run: report what would change, and change nothing
-    :param declarations: folder of YAML declarations, as :class:`CkptPreviewOperator` takes it
+    :param dry_run: whether to only report what the action would change
+    :param declarations: folder of YAML declarations, as for :class:`CkptPreviewOperator`
     :param ckpt_conn_id: Airflow connection of the ledger
     :param kwargs: further arguments of ``BaseOperator``
     """
@@ -66,7 +67,7 @@ class CkptCarryOutOperator(CkptActionOperator):
         return super().execute(context)
 
     def run_action(self, context: ActionContext) -> dict[str, Any]:
-        """Carry out the action of the approved proposal in its approver's name, and return the result document.
+        """Carry out the action of the approved proposal, with the approver as actor, and return the result document.
 
         :param context: ledger, pipeline, actor and reason of the action, and whether it is a dry run
         :raises LedgerStateError: if no user has approved the proposal, or its action is no longer possible
@@ -120,7 +121,7 @@ class CkptReportOperator(CkptNamedOperator):
         with self.translate_errors(), open_ledger(self.ckpt_conn_id) as ledger:
             found = ledger.load_newest_proposal(proposal_origin(context, self.preview))
             pipeline = self.pipeline_name if found is None else found.proposal.pipeline
-            is_known = pipeline in ledger.pipelines()  # it may be unknown after the rejection of an adoption
+            is_known = pipeline in ledger.pipelines()  # unknown if its adoption was rejected
             status = ledger.status(pipeline) if is_known else _UNKNOWN
         report = {
             "outcome": describe_outcome(found),

@@ -38,10 +38,10 @@ _LABEL_NAMES = 3
 class CkptFindTablesOperator(CkptDatabaseOperator):
     """Find the tables of a database that have work, and return them in groups of about equal work.
 
-    The task takes no lease, raises no fence and starts no Spark. It returns a list of groups by XCom, each a list of
-    table names, ``schema.table``, with the most new records first. There are at most ``database.groups`` groups,
-    however many tables there are, and none if no table has work. A table or pattern with an error is in a group too,
-    whose task then reports the error.
+    The task takes no lease, raises no fence and starts no Spark. It returns a list of groups by XCom. Each group is a
+    list of table names (``schema.table``), the table with the most new records first. There are at most
+    ``database.groups`` groups, and no group if no table has work. Tables and patterns with an error are put into groups
+    too, whose tasks then report the errors.
 
     An invalid declaration is shown as an import error of the DAG file, and a changed declaration makes a new version of
     the DAG.
@@ -117,23 +117,22 @@ class CkptFindTablesOperator(CkptDatabaseOperator):
 
 
 class CkptDatabaseTablesOperator(CkptDatabaseOperator):
-    """Replicate the tables of one group that have work, some at a time; a table that fails does not stop the others.
+    """Replicate those tables of a group that have work, several at a time; a table that fails does not stop the others.
 
-    The task compares the database with the ledger again, and runs only those of its tables that have work at that time.
-    So a task that is cleared or retried does not repeat deliveries. The names of the tables, which come by XCom, are
-    only used to choose among the tables that the declaration selects; a name that the declaration does not select is
-    refused.
+    The task compares the database with the ledger again, and runs only the tables of the group that still have work. So
+    a task that is cleared or retried does not repeat deliveries. The names of the tables come by XCom; a name that the
+    declaration does not select is refused.
 
-    The pipelines' assets get no events: a thousand events in one task would take Airflow's API too long. Assets given
-    as ``outlets`` get one event for each group that succeeds.
+    The pipelines' own assets get no events, since a task with a thousand tables would overload Airflow's API with them.
+    Assets given as ``outlets`` get one event for each group that succeeds.
 
     If any table failed or holds batches, the task fails after all its tables have ended, with one line for each such
     table.
 
     :param database: declaration of the tables (templated): path of a YAML file relative to the DAG file's folder, or a
         dict
-    :param tables: names of the group's tables, ``schema.table``. They are not templated, since a user of the source
-        database can create tables of any name
+    :param tables: names of the group's tables (``schema.table``). Not templated, since a user of the source database
+        can create a table whose name is a template
     :param ckpt_conn_id: Airflow connection of the ledger (templated)
     :param kwargs: further arguments of ``BaseOperator``
     """
@@ -164,8 +163,8 @@ class CkptDatabaseTablesOperator(CkptDatabaseOperator):
         """Replicate the tables, and return the number of tables by state and the number of records by outcome.
 
         :param context: the task's context
-        :raises CkptTaskError: if any table failed or holds batches; Airflow's ``retries`` then repeat only tables with
-            work
+        :raises CkptTaskError: if any table failed or has held batches; a retry of the task runs only tables that still
+            have work
         """
         from airflow_provider_ckpt.engines.several_runs import run_several
         from airflow_provider_ckpt.replication.observe.tables_with_work import find_tables_with_work
@@ -192,7 +191,7 @@ class CkptDatabaseTablesOperator(CkptDatabaseOperator):
     def on_kill(self) -> None:
         """Stop the runs in progress, which release their leases; the next run continues from the checkpoints.
 
-        Airflow calls this in the thread that waits for the runs, so the exception ends the wait.
+        Airflow calls this method in the thread that waits for the runs, so raising an exception ends the wait.
 
         :raises CkptTaskError: if runs are in progress
         """
@@ -233,7 +232,7 @@ class CkptDatabaseTablesOperator(CkptDatabaseOperator):
 
 
 def _errors(database: Database, tables: TablesWithWork, names: Collection[str]) -> dict[str, str]:
-    """Return the error of each name for which there is no pipeline: invalid, dropped, or not selected.
+    """Return an error for each name without a pipeline: the table is invalid, was dropped, or is not selected.
 
     :param database: declaration of the tables
     :param tables: result of the comparison with the ledger

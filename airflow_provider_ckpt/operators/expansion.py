@@ -1,4 +1,4 @@
-"""Store a digest of all declarations over which an operator or a task group expands as part of the DAG's version.
+"""Make the declarations over which an operator or a task group expands part of the DAG's version, by their digest.
 
 Airflow creates each mapped task only when it runs, so the DAG that Airflow stores would contain just the paths of the
 declarations, and a changed file would not make a new version. The digest covers the declarations that are known when
@@ -26,14 +26,14 @@ _PIPELINE = "pipeline"
 class CkptPartial(OperatorPartial):
     """Operator class with some of its arguments, as :meth:`CkptOperator.partial` returns it.
 
-    Its expansion stores a digest of all declarations.
+    ``expand`` and ``expand_kwargs`` store a digest of all declarations with the mapped operator.
     """
 
     @classmethod
     def of(cls, partial: OperatorPartial) -> CkptPartial:
-        """Return a copy of Airflow's ``OperatorPartial`` as an object of this class.
+        """Convert Airflow's ``OperatorPartial`` to an object of this class.
 
-        :param partial: object that Airflow's ``partial`` returned; it must not be expanded itself any more
+        :param partial: object that Airflow's ``partial`` returned; do not expand it afterwards, but the result
         """
         partial._expand_called = True  # or Airflow would warn that it is never expanded
         return cls(operator_class=partial.operator_class, kwargs=partial.kwargs, params=partial.params)
@@ -57,12 +57,12 @@ class CkptPartial(OperatorPartial):
 class CkptTaskDecorator(_TaskDecorator[..., Any, Any]):
     """Function decorated by ``@task.ckpt_batch``, which a DAG calls or expands.
 
-    Its expansion stores a digest of all declarations.
+    ``expand`` and ``expand_kwargs`` store a digest of all declarations with the mapped task.
     """
 
     @classmethod
     def of(cls, decorator: Any) -> CkptTaskDecorator:
-        """Return a copy of Airflow's task decorator as an object of this class.
+        """Convert Airflow's task decorator to an object of this class.
 
         :param decorator: object that ``task_decorator_factory`` returned for a function
         """
@@ -92,7 +92,7 @@ class CkptTaskDecorator(_TaskDecorator[..., Any, Any]):
 def combined_digest(argument: MappedArgument, folder: str, user: str) -> dict[str, Any] | None:
     """Return the combined digest of all declarations over which a task group expands.
 
-    :param argument: the group's argument over which it expands, from which each instance gets its declaration
+    :param argument: argument of the task group over which the group expands; it gives each instance its declaration
     :param folder: folder from which relative paths start
     :param user: description of the task that uses the declarations, for error messages
     :return: ``{"digest": …, "document": None}``; None if no declaration can be read yet, or if the DAG file is parsed
@@ -136,7 +136,7 @@ def _set_declaration(operator: MappedOperator) -> None:
 def _values(expanded: object, key: str) -> Iterable[object]:
     """Return the values of one argument over which a task or group expands.
 
-    They are empty if they become known only when other tasks have run.
+    The result is empty if the values become known only when other tasks have run.
 
     :param expanded: argument of Airflow's ``expand`` (lists by name) or ``expand_kwargs`` (list of dicts)
     :param key: name of the argument
@@ -150,7 +150,7 @@ def _values(expanded: object, key: str) -> Iterable[object]:
 
 
 def _digest_of_all(found: Iterable[object], folder: str, user: str) -> dict[str, Any] | None:
-    """Return the combined digest of several declarations, for the field ``declaration`` that Airflow stores of a task.
+    """Return the combined digest of several declarations, as a value for the field ``declaration`` of a task.
 
     The result is ``{"digest": …, "document": None}``, or None if none of the declarations can be read yet, or if the
     DAG file is parsed to run a task.

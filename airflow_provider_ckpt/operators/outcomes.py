@@ -31,7 +31,7 @@ class CkptDeadLettersOperator(CkptStepOperator):
     """
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Return ``{"dead_lettered", "errors", "where"}``: number of dead letters, numbers by error type, and place.
+        """Return ``{"dead_lettered", "errors", "where"}``: number of dead letters, number by error type, and place.
 
         :param context: the task's context
         """
@@ -50,7 +50,7 @@ class CkptDeadLettersOperator(CkptStepOperator):
 
 
 class CkptHoldOperator(CkptStepOperator):
-    """Log and return the number of held batches of a run that has some; fail if ``run.fail_on_hold`` is set.
+    """Log and return the number of batches that the run left held; fail if ``run.fail_on_hold`` is set.
 
     A held batch waits for a user to release or skip it.
 
@@ -76,9 +76,10 @@ class CkptHoldOperator(CkptStepOperator):
 
 
 class CkptSummaryOperator(CkptStepOperator):
-    """Return the summary of the run, whichever branches were chosen; skipped if the whole group was skipped.
+    """Return the summary of the run, whichever branches were chosen.
 
     When this task succeeds, the assets given as ``outlets`` get an event with the positions that the run has reached.
+    If the whole task group was skipped, this task is skipped too.
 
     :param pipeline: declaration of the pipeline (templated), see :class:`CkptOperator`
     :param after: ids of the tasks before this one, see :class:`CkptStepOperator`
@@ -104,8 +105,8 @@ def describe_dead_letter_location(pipeline: Pipeline, connections: Callable[[str
     """Return the place of a pipeline's dead letters for messages, such as ``topic orders-dlq of connection k``.
 
     :param pipeline: the pipeline's declaration
-    :param connections: function that returns the connection of an id; a connection may name the folder from which
-        relative paths start
+    :param connections: function that returns the connection with a given id; it may name the folder from which relative
+        paths start
     :raises ConfigError: if a connection is not defined, or a path is invalid
     """
     if pipeline.dead_letter_queue.in_other_store:

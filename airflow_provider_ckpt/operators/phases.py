@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class _CkptPhaseOperator(CkptActionOperator):
-    """Base of the operators that change the phase of a pipeline by the action in their class attribute ``kind``."""
+    """Base of the operators that change the phase of a pipeline; the class attribute ``kind`` names the action."""
 
     kind: ClassVar[ActionKind]
 
@@ -27,14 +27,14 @@ class _CkptPhaseOperator(CkptActionOperator):
 
 
 class CkptDrainOperator(_CkptPhaseOperator):
-    """Drain a pipeline: runs finish the batches in flight and reconcile, but plan and start no more batches.
+    """Drain a pipeline: batches in flight end and are settled, but runs plan and start no more batches.
 
     :class:`CkptResumeOperator` ends the draining.
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
     :param reason: reason of the action, stored in the audit log
-    :param dry_run: report what would change, and change nothing
-    :param actor: actor to name in the audit log in place of the DAG run's user
+    :param dry_run: whether to only report what the action would change
+    :param actor: actor that the audit log names instead of the DAG run's user
     :param ckpt_conn_id: Airflow connection of the ledger
     :param kwargs: further arguments of ``BaseOperator``
     """
@@ -47,8 +47,8 @@ class CkptResumeOperator(_CkptPhaseOperator):
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
     :param reason: reason of the action, stored in the audit log
-    :param dry_run: report what would change, and change nothing
-    :param actor: actor to name in the audit log in place of the DAG run's user
+    :param dry_run: whether to only report what the action would change
+    :param actor: actor that the audit log names instead of the DAG run's user
     :param ckpt_conn_id: Airflow connection of the ledger
     :param kwargs: further arguments of ``BaseOperator``
     """
@@ -59,13 +59,13 @@ class CkptResumeOperator(_CkptPhaseOperator):
 class CkptForceStopOperator(CkptActionOperator):
     """Stop a pipeline at once, and abandon its batches in flight. Needs a ``reason``.
 
-    The lease is taken from the run that holds it, and the sink is fenced, so that it refuses that run from then on. The
-    checkpoint stays where it is.
+    The action takes the lease from the run that holds it, and fences the sink, which then refuses that run. The
+    checkpoint does not move.
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
     :param reason: reason of the action, stored in the audit log
-    :param dry_run: report what would change, and change nothing
-    :param actor: actor to name in the audit log in place of the DAG run's user
+    :param dry_run: whether to only report what the action would change
+    :param actor: actor that the audit log names instead of the DAG run's user
     :param ckpt_conn_id: Airflow connection of the ledger
     :param kwargs: further arguments of ``BaseOperator``
     """

@@ -31,20 +31,20 @@ class CkptPreviewOperator(CkptActionOperator, SkipMixin):
     """Compute the action that a user requests, preview its effect, and store it in the ledger as a proposal.
 
     The pipeline itself is not changed. :class:`CkptApprovalOperator` and :class:`CkptCarryOutOperator` read the
-    proposal from the ledger. It can be used once, and it voids an earlier proposal of this task in the same DAG run. If
-    there is nothing to do, or with ``dry_run``, nothing is proposed and the directly following tasks are skipped.
+    proposal from the ledger. A proposal can be carried out once. It replaces an earlier proposal of this task in the
+    same DAG run, which becomes void. If there is nothing to do, or with ``dry_run``, nothing is proposed and the
+    directly following tasks are skipped.
 
-    The task returns the result document of a dry run and these keys: ``asks``, whether a user is asked for approval;
-    ``proposal``, its id or None; ``subject`` and ``body``, text of the question. All parameters but ``valid_for``
-    and ``kwargs`` are templated; an empty value counts as left out.
+    The task returns the result document of a dry run with four more keys: ``asks`` (whether a user is asked for
+    approval), ``proposal`` (id of the proposal, or None), ``subject`` and ``body`` (title and text of the question).
+    All parameters but ``declarations``, ``valid_for`` and ``kwargs`` are templated; an empty value counts as left out.
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
     :param action: name of the action: ``recover``, ``rewind``, ``replay_dead_letters``, ``release``, ``skip``,
-        ``force_stop``, ``resume``, ``resend_to_sink``, ``keep_sink``, ``move``, ``adopt`` or
-        ``accept_schema``
+        ``force_stop``, ``resume``, ``resend_to_sink``, ``keep_sink``, ``move``, ``adopt`` or ``accept_schema``
     :param partition: for rewind and resend_to_sink: name of the source partition
     :param to_position: for rewind and resend_to_sink: first position to read again
-    :param to_time: for rewind: time (ISO 8601) whose checkpoint to return to
+    :param to_time: for rewind: time (ISO 8601); the pipeline returns to the checkpoint that it had at this time
     :param batches: for release, skip and replay_dead_letters: batches (``partition#seq``); for skip at least one, for
         the others empty means all
     :param error_types: for replay_dead_letters: replay only dead letters of these error types
@@ -54,8 +54,8 @@ class CkptPreviewOperator(CkptActionOperator, SkipMixin):
         the ledger does not know it or no run has stored its declaration; only adopt acts on an unknown pipeline
     :param valid_for: time for which the proposal can be approved and carried out
     :param reason: reason of the action, stored in the audit log
-    :param dry_run: preview only, and propose nothing
-    :param actor: actor to name in the audit log in place of the DAG run's user
+    :param dry_run: whether to only preview the action, and propose nothing
+    :param actor: actor that the audit log names instead of the DAG run's user
     :param ckpt_conn_id: Airflow connection of the ledger
     :param kwargs: further arguments of ``BaseOperator``
     """
@@ -183,7 +183,7 @@ class CkptPreviewOperator(CkptActionOperator, SkipMixin):
         }
 
     def _request(self) -> ActionRequest:
-        """Return the request for an action that the templated parameters describe.
+        """Return the requested action as :class:`ActionRequest`, built from the rendered parameters.
 
         :raises ConfigError: if there is no such action, or a parameter cannot be parsed
         """

@@ -1,4 +1,4 @@
-"""``CkptRecoverOperator``: find records that no receipt accounts for, and have the next run read them."""
+"""``CkptRecoverOperator``: find records that were never read, and have the next run read them."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ if TYPE_CHECKING:
 
 
 class CkptRecoverOperator(CkptActionOperator):
-    """Find records above the low watermark that no receipt accounts for, and have the next run read them.
+    """Find records above the low watermark that were never read, and have the next run read them.
 
-    The task returns the ranges with such records (key ``missing``), those that the next run reads
-    (``to_be_read``), and those that are left to a user (``left``). With an append sink, records that appeared
-    late are read by position, only where no record was read before; late records that cannot be distinguished from
-    records that were read are only listed. With an upsert sink, the partition is rewound to its low watermark
-    (``rewinds_to``), so that the sink receives everything after it in order.
+    A record was never read if no receipt in the sink accounts for it.
+
+    The task returns the ranges with such records (key ``missing``), those that the next run reads (``to_be_read``), and
+    those that are left to a user (``left``). With an append sink, only positions at which no record was read before are
+    read. A late row at a position with other rows cannot be told from the rows that were read; such positions are only
+    listed. With an upsert sink, the partition is rewound to its low watermark (``rewinds_to``), so that the sink
+    receives all later records in order.
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
     :param reason: reason of the action, stored in the audit log
-    :param dry_run: report what would change, and change nothing
-    :param actor: actor to name in the audit log in place of the DAG run's user
+    :param dry_run: whether to only report what the action would change
+    :param actor: actor that the audit log names instead of the DAG run's user
     :param ckpt_conn_id: Airflow connection of the ledger
     :param kwargs: further arguments of ``BaseOperator``
     """

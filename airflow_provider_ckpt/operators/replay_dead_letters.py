@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class CkptReplayDeadLettersOperator(CkptActionOperator):
-    """Have the next run send dead letters again, transformed by the pipeline as it is declared then.
+    """Have the next run send dead letters again, with the transform that the pipeline declares at that time.
 
     The dead letters are sent in batches of their own, apart from the source's order. A record that fails again becomes
     a dead letter again. Replaying the same dead letters twice delivers them once. Without a selection, all dead letters
@@ -28,12 +28,12 @@ class CkptReplayDeadLettersOperator(CkptActionOperator):
     :param batches: replay only dead letters of these batches (``partition#seq``)
     :param since: replay only records dead-lettered at this time or later (ISO 8601; UTC without a zone)
     :param until: replay only records dead-lettered before this time (ISO 8601; UTC without a zone)
-    :param query: replay only dead letters that contain this text in error, bytes or headers; ``null`` is an ordinary
-        text here
+    :param query: replay only dead letters that contain this text in error, bytes or headers; unlike in the other
+        parameters, ``null`` and ``none`` are ordinary texts here
     :param stop_at: largest number of dead letters to replay; by default all that the other parameters select
     :param reason: reason of the action, stored in the audit log
-    :param dry_run: report what would change, and change nothing
-    :param actor: actor to name in the audit log in place of the DAG run's user
+    :param dry_run: whether to only report what the action would change
+    :param actor: actor that the audit log names instead of the DAG run's user
     :param ckpt_conn_id: Airflow connection of the ledger
     :param kwargs: further arguments of ``BaseOperator``
     """
@@ -87,7 +87,7 @@ class CkptReplayDeadLettersOperator(CkptActionOperator):
         )
 
     def _selection(self) -> Selection:
-        """Return the selection of dead letters by error type, batch, time and number; ``query`` is no part of it."""
+        """Return the selection by error type, batch, time and number; :meth:`run_action` applies ``query``."""
         from airflow_provider_ckpt.replication.actions.parse_arguments import parse_selection
 
         return parse_selection(

@@ -1,4 +1,4 @@
-"""Replicate in one task by ``CkptReplicateOperator``: a whole run, from the lease to the settled batches."""
+"""``CkptReplicateOperator``: execute a whole run in one task, from acquiring the lease to settling the batches."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class CkptReplicateOperator(CkptOperator):
     :param pipeline: declaration of the pipeline (templated): path of a YAML file relative to the DAG file's folder, a
         dict, or a ``Pipeline``
     :param ckpt_conn_id: Airflow connection of the ledger (templated)
-    :param kwargs: further arguments of ``BaseOperator``. Assets given as ``outlets`` get an event in addition to the
-        pipeline's own asset ``ckpt://<name>``, which gets one if the checkpoint moved.
+    :param kwargs: further arguments of ``BaseOperator``. Assets given as ``outlets`` get an event whenever the task
+        succeeds; the pipeline's own asset ``ckpt://<name>`` gets an event only if the checkpoint moved
     """
 
     emits_asset_events = True

@@ -1,6 +1,6 @@
-"""Task ``retry`` of the task group: run the later rounds at their times, then choose the tasks that follow.
+"""Task ``retry`` of the task group: run each later round when it is due, then choose the tasks that follow.
 
-It chooses by the outcome of the run, as the task ``route`` does after the first round.
+The outcome of the run decides which tasks follow, as in the task ``route`` after the first round.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class CkptRetryOperator(CkptBranchOperator):
 
     :param pipeline: declaration of the pipeline (templated), see :class:`CkptOperator`
     :param after: ids of the tasks before this one, see :class:`CkptStepOperator`
-    :param branches: id of the task that follows, for each :class:`Route`, that is, each possible outcome of the run;
-        only the tasks of the outcomes that occurred are run
+    :param branches: for each :class:`Route` (possible outcome of a run), the id of the task that follows; only the
+        tasks of the outcomes that occurred are run
     :param deferrable: whether to wait between rounds in the triggerer instead of a worker slot; either way the lease is
         renewed. By default as Airflow's ``[operators] default_deferrable``
     :param ckpt_conn_id: Airflow connection of the ledger (templated)
@@ -92,9 +92,9 @@ class CkptRetryOperator(CkptBranchOperator):
         return self._branch(context, new_state)
 
     def _is_early(self, due: datetime | None) -> bool:
-        """Return whether this task is deferrable and the next round is over 10 s away, so that the task defers at once.
+        """Return whether to defer at once: the task is deferrable, and the next round is due in more than 10 s.
 
-        :param due: time of the next round; None if there is none, for which the result is False
+        :param due: time of the next round; None if there is no next round (the result is then False)
         """
         if not self.deferrable or due is None:
             return False

@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 class CkptRewindOperator(CkptActionOperator):
     """Move a pipeline's checkpoint back by starting a new generation.
 
-    Unresolved batches of the old generation are not sent any more. Needs a ``reason`` and exactly one of
-    ``to_position``, ``to_time`` and ``to_batch``. An append sink gets the rows from the new position on twice.
+    Unresolved batches of the old generation are not sent any more. An append sink gets the rows from the new position
+    on a second time. ``reason`` and exactly one of ``to_position``, ``to_time`` and ``to_batch`` are required.
 
     :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
     :param to_position: first position to read again
-    :param to_time: time whose checkpoint to return to (ISO 8601; UTC without a zone)
+    :param to_time: time (ISO 8601; UTC without a zone); the pipeline returns to the checkpoint that it had at this time
     :param to_batch: first batch to read again (``partition#seq``), found by its receipt in the sink
-    :param partition: name of the source partition; may be left out if there is only one, with ``to_batch``, which names
-        it, or with ``to_time``, which then applies to all source partitions
+    :param partition: name of the source partition. It may be left out if there is only one, or with ``to_batch``, which
+        contains the partition; without it, ``to_time`` applies to all source partitions
     :param reason: reason of the action, stored in the audit log
-    :param dry_run: report what would change, and change nothing
-    :param actor: actor to name in the audit log in place of the DAG run's user
+    :param dry_run: whether to only report what the action would change
+    :param actor: actor that the audit log names instead of the DAG run's user
     :param ckpt_conn_id: Airflow connection of the ledger
     :param kwargs: further arguments of ``BaseOperator``
     """

@@ -1,4 +1,4 @@
-"""Task ``route`` of the task group: by the outcome of the settled run, choose which of the tasks after it run."""
+"""Task ``route`` of the task group: choose the tasks that follow by the outcome of the settled run."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 class CkptRouteOperator(CkptBranchOperator):
     """Choose among the tasks ``retry``, ``dead_letters``, ``hold`` and ``done`` by the run's outcome; skip the others.
 
-    Several can be chosen: ``hold`` and ``dead_letters``, for example.
+    Several tasks can be chosen, for example ``hold`` and ``dead_letters``.
 
-    The lease is released, unless ``retry`` is chosen, which continues with it.
+    The lease is released unless ``retry`` is chosen, which continues under this lease.
 
     :param pipeline: declaration of the pipeline (templated), see :class:`CkptOperator`
     :param after: ids of the tasks before this one, see :class:`CkptStepOperator`
-    :param branches: id of the task to run for each :class:`Route`, that is, each possible outcome of the run
+    :param branches: for each :class:`Route` (possible outcome of a run), the id of the task that follows
     :param ckpt_conn_id: Airflow connection of the ledger (templated)
     :param kwargs: further arguments of ``BaseOperator``
     """
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Let the tasks follow that the settled batches call for, such as ``retry`` or ``hold``, and skip the others.
+        """Run the tasks that the outcome of the run requires, such as ``retry`` or ``hold``, and skip the others.
 
-        ``settle`` has stored the names of these tasks in the summary of the run's state. The lease is released unless
+        The task ``settle`` has stored this outcome in the summary of the run's state. The lease is released unless
         ``retry`` follows.
 
         :param context: the task's context

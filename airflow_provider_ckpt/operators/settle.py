@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class CkptSettleOperator(CkptStepOperator):
-    """Settle the batches that ``submit`` left open, by their receipts in the sink, and move the checkpoint.
+    """Settle the batches that the task ``submit`` left unsettled, by their receipts in the sink; move the checkpoint.
 
     :param pipeline: declaration of the pipeline (templated), see :class:`CkptOperator`
     :param after: ids of the tasks before this one, see :class:`CkptStepOperator`
