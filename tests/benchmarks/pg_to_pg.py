@@ -38,7 +38,7 @@ SOURCE, TARGET = "orders", "target"
 LANES = 2
 BATCHES = (20, 100)
 PSQL, JDBC = "psql_copy", "spark_jdbc"
-REPLACE = "ckpt_replace"
+SWAPS = ("rows", "rename")
 
 
 @dataclass
@@ -56,7 +56,8 @@ class Bench:
         """Measure every way once."""
         for batches in BATCHES:
             self._measure(f"ckpt_{batches}", partial(self._ckpt, batches))
-        self._measure(REPLACE, self._replace, filled=True)
+        for swap in SWAPS:
+            self._measure(f"ckpt_replace_{swap}", partial(self._replace, swap), filled=True)
         self._measure(PSQL, self._psql)
         self._measure(JDBC, self._jdbc)
 
@@ -82,20 +83,23 @@ class Bench:
             raise RuntimeError(f"the run had {summary.batches} batches and delivered {summary.records.delivered} rows")
         self.rounds.note(str(batches), summary.steps)
 
-    def _replace(self) -> None:
-        """Replace as many rows as the source has by all of them, in batches like those of the first way."""
+    def _replace(self, swap: str) -> None:
+        """Replace as many rows as the source has by all of them, in batches like those of the first way.
+
+        :param swap: ``sink.replace.swap``
+        """
         self.runs += 1
         document = orders_pipeline(f"bench-{self.runs}")
         replication = Replication(self.spark, self.ledger, self.dsn, document).changed(
             source={"mode": "full"},
-            sink={"mode": "replace"},
+            sink={"mode": "replace", "replace": {"swap": swap}},
             commit_strategy={"commit_interval": -(-self.rows // BATCHES[0])},
             consumer={"lanes": LANES, "max_in_flight": 2 * self.rows},
         )
         summary = replication.run()
         if summary.records.delivered != self.rows or summary.route != ["done"]:
             raise RuntimeError(f"the refresh delivered {summary.records.delivered} rows and ended {summary.route}")
-        self.rounds.note(REPLACE, summary.steps)
+        self.rounds.note(f"replace_{swap}", summary.steps)
 
     def _psql(self) -> None:
         at = urlsplit(self.dsn)
@@ -133,7 +137,7 @@ class Bench:
                 "vs_psql_copy": {str(n): round(seconds[f"ckpt_{n}"] / seconds[PSQL], 3) for n in BATCHES},
                 "vs_spark_jdbc": {str(n): round(seconds[f"ckpt_{n}"] / seconds[JDBC], 3) for n in BATCHES},
                 "100_vs_20_batches": round(many / few, 3),
-                "replace_vs_append": round(seconds[REPLACE] / few, 3),
+                "replace_vs_append": {swap: round(seconds[f"ckpt_replace_{swap}"] / few, 3) for swap in SWAPS},
             },
             "rows": self.rows,
             "row_bytes": int(size),
