@@ -1,9 +1,9 @@
-"""Rights of a user on pipelines, derived from the user's rights on the DAGs that have planned them.
+"""Determine a user's rights on a pipeline from the user's rights on the DAGs that have planned the pipeline.
 
-To see a pipeline, a user needs the right to see the runs of one of these DAGs; to act on it, the right to edit the runs
-of all of them. DAGs that Airflow does not know are ignored. A pipeline without any DAG is for administrators: users who
-may edit the ledger's connection. Only administrators may delete what the ledger stores, which no later action brings
-back.
+To see a pipeline, a user needs the right to see the runs of at least one of these DAGs; to act on it, the rights to see
+and to edit the runs of all of them. DAGs that Airflow does not know are ignored. A pipeline without any DAG is for
+administrators: users who may edit the ledger's connection. Only administrators may delete data of the ledger, since no
+later action restores it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Access:
 
     @cached_property
     def is_administrator(self) -> bool:
-        """True if the user may edit the connection of the ledger, and so could change everything in it."""
+        """True if the user may edit the Airflow connection of the ledger."""
         details = ConnectionDetails(conn_id=DEFAULT_CONNECTION)
         return bool(get_auth_manager().is_authorized_connection(method="PUT", details=details, user=self.user))
 
@@ -71,7 +71,7 @@ class Access:
                     self._teams.update(DagModel.get_dag_id_to_team_name_mapping(some, session=session))
 
     def known(self, dag_ids: Iterable[str]) -> list[str]:
-        """Return those of the given ids that belong to DAGs which Airflow knows, sorted.
+        """Return the ids among the given ones that are ids of DAGs which Airflow knows, sorted.
 
         :param dag_ids: ids of DAGs
         """
@@ -80,10 +80,9 @@ class Access:
         return sorted(wanted & self._teams.keys())
 
     def may(self, method: Method, dag_id: str) -> bool:
-        """Return whether the user may see (GET), edit (PUT) or trigger (POST) runs of a DAG; False if Airflow does not
-        know it.
+        """Return whether the user has a right on the runs of a DAG; False if Airflow does not know the DAG.
 
-        :param method: the right
+        :param method: the right: ``GET`` to see runs, ``PUT`` to edit runs, ``POST`` to trigger runs
         :param dag_id: id of the DAG
         """
         if not self.known([dag_id]):
@@ -124,7 +123,9 @@ class Access:
         return all(self.may("GET", dag_id) and self.may("PUT", dag_id) for dag_id in dags)
 
     def may_delete(self, tasks: Tasks) -> bool:
-        """Return whether the user is an administrator who may act on a pipeline, and so may delete it or its history.
+        """Return whether the user may delete a pipeline or its history.
+
+        Only an administrator who may act on the pipeline may delete it.
 
         :param tasks: tasks that have planned the pipeline, each as DAG id and task id
         """
@@ -177,4 +178,6 @@ def acted_pipeline(found: Seen, access: AccessDep) -> PlannedPipeline:
 
 
 Acted = Annotated[PlannedPipeline, Depends(acted_pipeline)]
-"""Parameter of a route: the pipeline in the route's path, if the user may act on it. Otherwise the answer is 403."""
+"""Parameter of a route: the pipeline in the route's path, if the user may act on it. Otherwise the answer is 403, or
+404 if the user may not even see the pipeline.
+"""

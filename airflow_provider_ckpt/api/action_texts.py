@@ -27,8 +27,9 @@ NOTHING: Mapping[ActionKind, str] = {
     ActionKind.BREAK_LEASE: "Nobody holds the lease.",
     ActionKind.COLLECT_GARBAGE: "Nothing that may be deleted is that old.",
 }
-"""By kind of action, the sentence for the case that there is nothing to do, where the action's name does not make
-one."""
+"""By kind of action, the sentence that says that there is nothing to do. For other kinds, the sentence is formed from
+the action's name.
+"""
 
 
 def summary(action: Action, records: int) -> str:

@@ -1,7 +1,7 @@
 """FastAPI application that the plugin mounts in Airflow's API server: the guarded API, and the page's files.
 
-Airflow does not guard mounted applications. This application has the guard itself, so that it covers every route of the
-API. The page's own files are public, as Airflow's are.
+Airflow requires no sign-in for mounted applications. So this application has a guard of its own (``guard.py``), which
+covers every route of the API. The page's own files are public, like the files of Airflow's own pages.
 """
 
 from __future__ import annotations
@@ -97,12 +97,12 @@ def _document_router(app: FastAPI) -> APIRouter:
 
 
 async def _set_headers(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-    """Set security headers on an answer, keep answers of the API out of caches, and let caches keep versioned files.
+    """Set security headers on a response; forbid caching of the API's responses, and allow caching of versioned files.
 
     A file is versioned if its address contains its digest.
 
     :param request: the request
-    :param call_next: function that returns the answer of the application
+    :param call_next: function that returns the application's response to the request
     """
     response = await call_next(request)
     for name, value in _SECURITY_HEADERS.items():

@@ -15,7 +15,7 @@ JudgedTable = tuple[PipelineOverview, Health, bool]
 
 
 def database_rows(found: Iterable[JudgedTable]) -> list[DatabaseRow]:
-    """Return a row for each database to which pipelines belong; the first row is that with the most urgent table.
+    """Return a row for each database to which pipelines belong, sorted by the most urgent health of its tables.
 
     :param found: the pipelines; pipelines that belong to no database are left out
     """
@@ -48,7 +48,7 @@ def _row(name: str, tables: Sequence[JudgedTable]) -> DatabaseRow:
 
 
 def _is_done(found: PipelineOverview) -> bool:
-    """Return whether everything is delivered that the source had at the last planning, and no batch is left.
+    """Return whether the checkpoint has reached the source's end at the last planning, and no batch is unresolved.
 
     :param found: state of the pipeline
     """

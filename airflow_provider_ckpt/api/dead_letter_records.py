@@ -34,8 +34,8 @@ class ReadDeadLetter:
     """Dead letter whose content was read.
 
     :param entry: entry of the ledger's index for the dead letter
-    :param number: its number among the batch's dead letters of its error type
-    :param stored: its content
+    :param number: number of the dead letter, from 0, among the batch's dead letters of the same error type
+    :param stored: content of the dead letter
     """
 
     entry: IndexEntry
@@ -97,7 +97,7 @@ def _entries(
 
 
 def _unread(entry: IndexEntry, after: Sequence[Any] | None) -> IndexEntry | None:
-    """Return the part of an entry that follows the dead letter that was read last; None if nothing follows.
+    """Return the part of an index entry after the dead letter that was read last; None if that was its last one.
 
     :param entry: entry of the index
     :param after: key of the dead letter that was read last; None if none was read

@@ -1,7 +1,7 @@
-"""Guard of the whole API: requires a signed-in user, and refuses requests that another site has caused.
+"""Guard of the whole API: require a signed-in user, and refuse requests that another website causes (CSRF).
 
-A browser sends cookies with every request, also with requests that another site causes. So a request that changes
-something must come from this very site, or carry a bearer token, which no browser sends by itself.
+A browser sends cookies with every request, also with requests that another website causes. So a request that changes
+something must come from Airflow's own site, or contain a bearer token, which no browser sends by itself.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from fastapi import Depends, HTTPException, Request
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
-# At module level: FastAPI evaluates annotations here, and would take an unknown name for a query parameter.
+# Imported at module level: FastAPI resolves annotations there, and takes an unknown name for a query parameter.
 User = Annotated[BaseUser, Depends(get_user)]
 
 
 def same_origin(request: Request) -> None:
-    """Refuse a request that changes something unless it is JSON, and comes from this site or carries a bearer token.
+    """Refuse a request that changes something unless its body is JSON and it is from this site or has a bearer token.
 
     :param request: the request
     :raises HTTPException: with status 403 if it is from another site or of unknown origin; with 415 if it is not JSON

@@ -50,7 +50,7 @@ def _judge(found: PipelineOverview, *, is_running: bool) -> tuple[Health, str, d
 
 
 def _is_lag_growing(found: PipelineOverview, *, is_running: bool) -> bool:
-    """Return whether the lag is at least as large as an hour ago, and no run is making progress.
+    """Return whether the lag is at least as large as the planned part of it an hour ago, and no run moves a checkpoint.
 
     :param found: state of the pipeline
     :param is_running: whether a run holds the lease

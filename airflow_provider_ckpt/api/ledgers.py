@@ -15,8 +15,9 @@ _opened: dict[str, Ledger] = {}
 
 
 def shared_ledger() -> Ledger:
-    """Return the ledger that all requests share. It is opened at the first request, and again if its location has
-    changed.
+    """Return the ledger that all requests share.
+
+    It is opened at the first request, and opened again when its configured location has changed.
 
     :raises ConfigError: if no ledger is defined
     :raises LedgerUnavailableError: if the ledger cannot be opened, or has another revision than this version needs

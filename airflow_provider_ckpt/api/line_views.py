@@ -142,7 +142,7 @@ def _settled(span: Range, fate: Fate, batches: int | None, rejected: int | None,
 
 
 def _fate(receipt: RangeReceipt) -> Fate:
-    """Return the fate that all batches of a range receipt share; ``settled`` if they may have different fates.
+    """Return the state that all batches of a range receipt have in common; ``settled`` if their states may differ.
 
     :param receipt: the receipt
     """

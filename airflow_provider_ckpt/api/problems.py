@@ -37,7 +37,7 @@ _OF_SINK_OR_SOURCE = 502
 
 
 def add_problem_handlers(app: FastAPI) -> None:
-    """Have an app answer errors with problem details (RFC 9457), without the text of unexpected errors.
+    """Make an app answer errors with problem details (RFC 9457); the text of an unexpected error is not disclosed.
 
     :param app: the app
     """

@@ -1,4 +1,4 @@
-"""Turn a user's request into one concrete action, which is tried, proposed and then carried out unchanged."""
+"""Turn a user's request into a concrete action. The dry run, the proposal and the execution use this same action."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ _TAKEN: Mapping[ActionName, frozenset[str]] = {
 
 
 def check_fields(wish: ActionWish, pipeline: str) -> None:
-    """Refuse a request with a field that its kind of action does not take, or an ``adopt`` without the ledger's id.
+    """Refuse a request with a field that its kind of action does not take, or an ``adopt`` without ``ledger_id``.
 
     :param wish: the request
     :param pipeline: name of the pipeline, for the message
-    :raises ConfigError: naming the fields that are not taken, or the field that is missing
+    :raises ConfigError: if the request is refused; the message names the unexpected fields, or the missing field
     """
     defaults = ActionWish(kind=wish.kind)
     given = {name for name in ActionWish.model_fields if getattr(wish, name) != getattr(defaults, name)}
@@ -69,7 +69,7 @@ def check_fields(wish: ActionWish, pipeline: str) -> None:
 
 
 def make_action(context: ActionContext, wish: ActionWish) -> Action | None:
-    """Return the action that fulfils a request, with its batches, positions, ranges or dead letters.
+    """Return the action for a request, with the concrete batches, positions, ranges or dead letters that it affects.
 
     :param context: ledger, pipeline and actor
     :param wish: the request, of a kind that needs neither source nor sink
@@ -81,7 +81,7 @@ def make_action(context: ActionContext, wish: ActionWish) -> Action | None:
 
 
 def no_setup() -> NoReturn:
-    """Raise an error in place of opening source and sink, which the API server does not do for actions.
+    """Raise an error in place of opening source and sink, since the API server opens neither of them for an action.
 
     :raises ConfigError: always
     """
@@ -89,8 +89,7 @@ def no_setup() -> NoReturn:
 
 
 def _on_batches(context: ActionContext, wish: ActionWish) -> Action | None:
-    """Return an action on batches. A release without batches names all batches that are held now, so that later ones
-    stay held.
+    """Return an action on batches; a release without batches names all batches that are held now.
 
     :param context: ledger, pipeline and actor
     :param wish: the request

@@ -33,7 +33,7 @@ _TEXT_LENGTH = 2_000
 
 
 def run_link(owner: str | None) -> RunLink | None:
-    """Return the task of a DAG run that an owner's name contains; None for an owner that is not a task.
+    """Return the task of a DAG run that an owner's name denotes; None for an owner that is not a task.
 
     :param owner: name of the owner of a lease, an attempt or an event
     """
@@ -61,7 +61,7 @@ def counts(found: RecordCounts | Mapping[str, Any]) -> Counts:
 
 
 def seconds_left(found: PipelineOverview, at: datetime) -> float:
-    """Return the seconds until a pipeline's lease expires; 0 if it is free or has expired, or its owner has ended.
+    """Return the seconds until a pipeline's lease expires; 0 if it was released, has expired, or its owner has ended.
 
     An owner is known to have ended only if it is a process of this machine, see :func:`is_dead`.
 
@@ -129,7 +129,7 @@ def pipeline_row(
 
 
 def lag_points(history: Sequence[lag_history.LagPoint]) -> list[LagPoint]:
-    """Return the API models of a pipeline's lag over time, relative to the smallest sum of checkpoints in the history.
+    """Return the API models of a pipeline's lag over time; see :class:`LagPoint` for the meaning of the numbers.
 
     :param history: the lag over time
     """

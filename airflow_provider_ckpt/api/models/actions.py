@@ -1,4 +1,4 @@
-"""Models of users' actions: the requested action, its dry run, the request to carry it out, its outcome, proposals."""
+"""Models of users' actions: requested action, dry run, request to carry the action out, outcome, and proposals."""
 
 from __future__ import annotations
 
@@ -44,13 +44,14 @@ class ActionWish(ApiModel):
     :param partition: for rewind, replay and resend_to_sink: id of the source partition. It may be left out if there is
         only one; a rewind to a time without it concerns all source partitions
     :param to_position: for rewind and resend_to_sink: first position to send again
-    :param to_time: for rewind, in place of ``to_position``: the checkpoint of this time becomes the checkpoint again
+    :param to_time: for rewind, in place of ``to_position``: a time; the checkpoint returns to its position at this time
     :param start: for replay: first position to send again
-    :param end: for replay: first position after those to send again
+    :param end: for replay: end of the range to send again, exclusive
     :param with_replayed: for replay: whether to also send records again that a replay of dead letters has delivered
-    :param dead_letters: for replay_dead_letters and discard_dead_letters: selection of dead letters. Of the selected
-        dead letters, those that are parked are chosen; ``states`` is ignored
-    :param stop_at: for replay_dead_letters and discard_dead_letters: maximum number of dead letters, by position
+    :param dead_letters: for replay_dead_letters and discard_dead_letters: selection of dead letters. The action affects
+        only parked dead letters; ``states`` is ignored
+    :param stop_at: for replay_dead_letters and discard_dead_letters: maximum number of dead letters; those with the
+        lowest positions are taken
     :param ledger_id: for adopt: id of the other ledger whose receipts are in the sink
     :param keep_days: for collect_garbage: age in days from which history may be deleted
     """
@@ -109,11 +110,12 @@ class Preview(ApiModel):
         stores the action, and a run applies it; ``dag``: a recovery DAG carries it out
     :param summary: description of the action, in one sentence
     :param needs_reason: whether the action requires a reason
-    :param expires_at: time until which ``id`` can be used; None without an id
-    :param waits_for: lease of the run that applies the action; None if no run holds the lease, or the action does not
-        wait for a run
+    :param expires_at: time until which ``id`` can be used; None if ``id`` is None
+    :param waits_for: lease of the run that is to apply the action; None if no run holds the lease, or the action does
+        not wait for a run
     :param broken: for break_lease: the lease that the action breaks; None for other actions
-    :param needs_name: whether the request to carry the action out must repeat the name of the pipeline
+    :param needs_name: whether the request to carry out the action must contain the pipeline's name (``name``) as a
+        confirmation
     :param changes: values that the action changes, at most 500
     :param before: number lines of the partitions that the action changes, before the action; at most 20
     :param after: number lines of these partitions after the action, and of side partitions that it creates; at most 20
@@ -189,12 +191,13 @@ class ProposalRow(ApiModel):
     :param run: the task of the recovery DAG that made the proposal; None for a proposal of the page
     :param asked_by: the user who requested the action
     :param reason: the reason that the user gave with the proposal; None without one
-    :param state: ``open``: not approved yet; ``approved`` or ``rejected`` by a user; ``carried_out``; ``refused``: was
-        approved, but the action was no longer allowed; ``void``: replaced by a new proposal of the same task
+    :param state: ``open``: not answered yet; ``approved`` or ``rejected``: by a user; ``carried_out``: the action was
+        applied or stored; ``refused``: approved, but the action was no longer allowed; ``void``: replaced by a newer
+        proposal of the same task
     :param created_at: when the proposal was made
     :param expires_at: time until which the proposal can be used
-    :param answered_by: the user who approved or rejected the proposal; None if no user has
-    :param answered_at: when the proposal was approved or rejected; None if it was not
+    :param answered_by: the user who approved or rejected the proposal; None without an answer
+    :param answered_at: when the proposal was approved or rejected; None without an answer
     :param number: number of the stored action, if the action was stored for a run; else None
     :param refusal: explanation why the action was refused; None if it was not refused
     """

@@ -19,7 +19,7 @@ BatchStateName = Literal["planned", "in_flight", "held", "delivered", "rejected"
 
 
 class ReceiptRow(ApiModel):
-    """Receipt of a batch, with which the sink proves the verdict of the batch.
+    """Receipt of a batch: the record in the sink of the batch's verdict.
 
     :param verdict: ``delivered``; ``rejected``: all records became dead letters; ``void``: given up, nothing was sent
     :param epoch: epoch of the attempt that claimed the receipt
@@ -38,8 +38,8 @@ class ReceiptRow(ApiModel):
 class BatchRow(Span):
     """A batch of the present generation, with its range of positions and the state of its attempts.
 
-    The ledger has such a row for each batch beyond a checkpoint, and for each batch that was sent at most once until
-    its receipt is known. Of other batches below a checkpoint it has only receipts.
+    The ledger has such a row for each batch beyond a checkpoint, and, until its receipt is known, for each batch that
+    was sent with at-most-once delivery. Of all other batches below a checkpoint, the ledger has only receipts.
 
     :param batch: name of the batch
     :param partition: id of the partition
@@ -48,14 +48,14 @@ class BatchRow(Span):
     :param state: state of the batch. ``superseded``: replaced by a receipt in the sink for the same positions; for the
         other states see ``Fate``
     :param blocks: whether the batch is unresolved (planned, in flight or held), so that the checkpoint cannot pass it
-    :param records: number of records that planning counted or estimated; None if it did neither
+    :param records: number of records that planning counted or estimated; None if planning knew no number
     :param instruction: the verdict that the next attempt is to obtain. ``deliver``: send the records; ``reject``: store
         all records as dead letters; ``void``: give the batch up and send nothing
     :param attempts: number of attempts that were begun
     :param failures: number of attempts that failed in the present round
     :param round: number of the present round of attempts, from 1; the delivery policy limits the attempts of a round
-    :param deaths: number of times that a Spark executor died while it executed only this batch
-    :param cancelled: whether a user has cancelled the batch, and it was neither started again nor resolved since
+    :param deaths: number of times that a Spark executor died while this batch was the only one in its wave
+    :param cancelled: whether the batch was cancelled by a user, and was neither started again nor resolved since then
     :param waits_for: ``run``: the batch is sent by the next wave or run; ``time``: it is not sent before
         ``not_before``; ``person``: it is held until a user releases or skips it; None if it is in flight or resolved
     :param not_before: time before which the next attempt does not begin; None if it may begin at once
@@ -125,10 +125,10 @@ class BatchDetail(ApiModel):
 
     :param batch: name of the batch
     :param row: range and state of the batch; None if the ledger no longer stores them, because the checkpoint has
-        passed the batch, or the generation of the batch has ended
+        passed the batch, or a newer generation has begun
     :param remark: explanation why ``row`` is None; None if there is a row
-    :param blocked_batches: if the batch is the first unresolved one of its partition, number of resolved batches beyond
-        the checkpoint, which wait for it; else 0
+    :param blocked_batches: number of resolved batches beyond the checkpoint, if this batch is the first unresolved one
+        of its partition, so that the checkpoint cannot pass it; else 0
     :param attempts: attempts that the ledger still stores, oldest first
     :param dead_letters: number of dead letters of the batch by error type
     :param events: newest events of the batch in the audit log, newest first; at most 100

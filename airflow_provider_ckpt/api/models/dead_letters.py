@@ -14,7 +14,7 @@ DeadLetterStateName = Literal["parked", "replaying", "replayed", "parked_again",
 class DeadLetterFilter(ApiModel):
     """Selection of dead letters; a field that is empty or left out does not restrict it.
 
-    :param types: only dead letters of one of these error types
+    :param types: only dead letters with one of these error types
     :param batches: only dead letters of the batches of these names
     :param states: only dead letters in one of these states; if empty, those that are neither replayed nor discarded
     :param since: only dead letters of batches whose receipt was claimed at this time or later
@@ -29,9 +29,9 @@ class DeadLetterFilter(ApiModel):
 
 
 class DeadLetterGroup(ApiModel):
-    """Number of the dead letters of one error type and one state in an hour.
+    """The dead letters of one hour that have the same error type and the same state, as a number.
 
-    The time of a dead letter is that at which the receipt of its batch was claimed.
+    A dead letter's time is the time at which the receipt of its batch was claimed.
 
     :param hour: start of the hour, UTC
     :param error_type: the error type
@@ -73,14 +73,14 @@ class DeadLetterEntry(Span):
     :param batch: name of the batch
     :param partition: id of the partition
     :param error_type: error type of the dead letters
-    :param first: number of the first of these dead letters
+    :param first: number of the first dead letter of this entry
     :param records: number of dead letters
     :param state: state of the dead letters
     :param at: when the receipt of the batch was claimed
     :param replays: number of earlier replays in which the same records failed again
     :param replay: id of the side partition that replays or has replayed the dead letters; None if there is none
     :param read_again: number of the newest generation that has read the records again, so that these dead letters are
-        obsolete; None if none has
+        obsolete; None if no generation has
     """
 
     batch: BatchName
@@ -96,7 +96,7 @@ class DeadLetterEntry(Span):
 
 
 class DeadLetterPage(ApiModel):
-    """Page of entries of the dead letter index.
+    """Page of the dead letter index.
 
     :param items: the entries, ordered by batch, error type and number
     :param next: cursor of the next page; None on the last page
@@ -164,7 +164,7 @@ class DeadLetterRecord(ApiModel):
     """A dead letter with the bytes of its record.
 
     :param batch: name of the batch
-    :param number: number of the dead letter among those of its batch and error type, from 0
+    :param number: number of the dead letter, from 0, among the dead letters of its batch with its error type
     :param position: position of the record in the source partition
     :param state: state of the dead letter
     :param at: when the dead letter was written
@@ -190,7 +190,7 @@ class DeadLetterRecord(ApiModel):
 class RecordPage(ApiModel):
     """Page of dead letters with their bytes.
 
-    :param items: the dead letters of this page; it may have none although there is a next page
+    :param items: the dead letters of this page; may be empty although there is a next page
     :param next: cursor of the next page; None on the last page
     :param searched: number of dead letters that were read to find those of this page, at most 10,000
     """

@@ -66,7 +66,7 @@ class Counts(ApiModel):
 
     :param read: records that were read from the source
     :param delivered: records that were written to the target
-    :param filtered: records that the pipeline's transform left out
+    :param filtered: records that the pipeline's transform excluded
     :param dead_lettered: records that became dead letters
     """
 
@@ -96,7 +96,7 @@ class RunLink(ApiModel):
 class Failure(ApiModel):
     """Error of a batch or of a dead letter.
 
-    :param type: error type, such as ``Serialization``; the name stays the same in later versions of the package
+    :param type: error type, such as ``Serialization``; its name is stable across versions of the package
     :param message: message of the error; if it was shortened, it ends in an ellipsis
     :param recoverable: whether another attempt may succeed
     :param sqlstate: SQLSTATE code of a database's error; None for other errors
@@ -130,8 +130,8 @@ def shorten(text: str, limit: int) -> str:
 class Problem(ApiModel):
     """Problem details of a failed request (RFC 9457), sent as ``application/problem+json``.
 
-    :param type: URN of the kind of problem, such as ``urn:ckpt:problem:LedgerStateError``; ``about:blank`` if there is
-        no more to say than the HTTP status does
+    :param type: URN of the kind of problem, such as ``urn:ckpt:problem:LedgerStateError``; ``about:blank`` if the HTTP
+        status alone describes it
     :param title: short name of the kind of problem
     :param status: HTTP status
     :param detail: description of the error, with pipeline, batch and position where they apply
@@ -159,8 +159,8 @@ class InvalidField(ApiModel):
 
 
 PartitionKind = Literal["source", "recovery", "replay", "dlq"]
-"""Kind of a partition: ``source``, or the purpose of a side partition, which sends records again.
+"""Kind of a partition: ``source``, or the purpose of a side partition.
 
-A side partition sends missing records (``recovery``), a range that a user has named (``replay``) or dead letters
-(``dlq``).
+A side partition sends, beside the stream, missing records (``recovery``), a range that a user has chosen (``replay``)
+or dead letters (``dlq``).
 """

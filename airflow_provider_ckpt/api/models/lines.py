@@ -43,7 +43,8 @@ class Piece(Span):
     """A piece of the number line: a range of positions with the batches that cover it.
 
     A piece is one batch, or one receipt of one or several batches that the checkpoint has passed. If there are too many
-    to list, a piece is all batches of one state, or all receipts, in a bucket, which is an equal part of the window.
+    to list, the window is divided into equal buckets; a piece then combines all batches of one state, or all receipts,
+    of a bucket.
 
     :param fate: state of the batches
     :param batches: number of batches; None if not known, because there are too many to count
@@ -79,12 +80,12 @@ class DeadLetterSpan(Span):
 
 
 class Blocked(ApiModel):
-    """The first unresolved batch of a partition, which the checkpoint cannot pass, and the batches that wait for it.
+    """The first unresolved batch of a partition, which the checkpoint cannot pass, and the number of batches behind it.
 
     :param batch: name of the unresolved batch
     :param state: state of the unresolved batch: ``planned``, ``in_flight`` or ``held``
-    :param batches: number of resolved batches beyond the checkpoint, which the checkpoint passes once this and all
-        other unresolved batches before them are resolved
+    :param batches: number of resolved batches beyond the checkpoint; the checkpoint passes each of them once all
+        unresolved batches before it are resolved
     :param positions: number of positions that the resolved batches cover
     """
 
@@ -159,8 +160,9 @@ class SchemaVersionMark(ApiModel):
 class PartitionLine(ApiModel):
     """Number line of a partition: the state of the batches at each range of positions in a window.
 
-    The number of pieces is limited. If the window has more than 1,000 batches or receipts, it is divided into
-    *buckets*, equal parts, and those of a bucket are put together. The pieces of a smaller window are more precise.
+    The number of pieces is limited. If the window has more than 1,000 batches or receipts, it is divided into equal
+    *buckets*, and all batches of one state, or all receipts, of a bucket form one piece. The pieces of a smaller window
+    are more precise.
 
     :param partition: id of the partition
     :param kind: ``source``, or the purpose of a side partition
@@ -175,12 +177,12 @@ class PartitionLine(ApiModel):
     :param bucketed: whether batches or receipts were put together by buckets
     :param pieces: the pieces, by start; if ``bucketed``, pieces of different states may overlap
     :param gaps: ranges before ``planned_end`` that neither a batch nor a receipt covers, at most 100; if there are more
-        than 1,000 receipts, only ranges beyond the checkpoint
+        than 1,000 receipts, only gaps beyond the checkpoint are listed
     :param dead_letters: ranges with dead letters in any state, at most 500
     :param dead_letters_left_out: whether there are further ranges with dead letters
     :param blocked: the first unresolved batch, which the checkpoint cannot pass; None if all batches are resolved
     :param schema_versions: schema versions that begin in the window or at its end, by position; at most 50, and fewer
-        of a table with more than 100 columns
+        if the table has more than 100 columns
     :param schema_versions_left_out: whether there are further schema versions at smaller positions of the window
     """
 

@@ -37,8 +37,8 @@ class PartitionRow(ApiModel):
     :param rejected: number of these batches whose records all became dead letters
     :param skipped: number of these batches that were given up
     :param sent: number of these batches that were sent at most once, and of which no receipt is known
-    :param batches: number of batches beyond the checkpoint by state; batches that were sent at most once count until
-        their receipt is known
+    :param batches: number of batches by state: of the batches beyond the checkpoint, and of batches that were sent at
+        most once and whose receipt is not known
     """
 
     id: str
@@ -102,11 +102,12 @@ class RefreshState(StrEnum):
 
 
 class PublicationHold(ApiModel):
-    """The publishing batch of a refresh, while it is held; it would replace the target's rows by the staged ones.
+    """The held publishing batch of a refresh, which would replace the target's rows by the staged rows.
 
     :param batch: the publishing batch, which a user releases or skips
-    :param reason: the reason why it is held; None if not known
-    :param since: when it was held because the refresh has too few rows; None if it is held for another reason
+    :param reason: explanation why the batch is held; None if not known
+    :param since: time at which the batch was held because the refresh has too few rows; None if it is held for another
+        reason
     """
 
     batch: BatchName
@@ -123,9 +124,10 @@ class Refresh(ApiModel):
     :param since: when a run began the refresh; None if the audit log no longer has that event
     :param positions: number of positions to stage. A position is a page of a PostgreSQL table; another table is one
         position as a whole
-    :param staged_positions: number of positions whose rows are staged, filtered or dead letters
+    :param staged_positions: number of positions that are read completely: each row was staged, was filtered, or became
+        a dead letter
     :param staged_batches: number of batches that cover these positions
-    :param open_batches: number of batches that are planned, in flight or held, without the publishing batch
+    :param open_batches: number of batches that are planned, in flight or held; the publishing batch is not counted
     :param held_batches: number of these batches that are held
     :param skipped_batches: number of batches that were skipped; if there is one, the refresh is not published
     :param hold: the publishing batch if it is held; else None
@@ -145,11 +147,11 @@ class Refresh(ApiModel):
 
 
 class PipelineDetail(PipelineRow):
-    """One pipeline with its partitions, stored actions and refreshes, besides the values of its row in the list.
+    """One pipeline: the fields of its row in the list, and its partitions, stored actions and refreshes.
 
     :param generation: newest generation of the pipeline
-    :param settled: numbers of records of all batches that the checkpoints have passed in the present generations, over
-        the partitions of ``partition_rows``
+    :param settled: numbers of records of the batches that the checkpoints have passed in the present generations,
+        summed over ``partition_rows``
     :param partition_rows: the partitions, source partitions first; at most 500
     :param partitions_left_out: number of further partitions
     :param actions: stored actions, newest first: all pending ones, and the newest 20 that were applied or refused
@@ -165,7 +167,7 @@ class PipelineDetail(PipelineRow):
 
 
 class Violation(ApiModel):
-    """An invariant of the package that the ledger's data violates.
+    """Violation of an invariant of the package by the ledger's data.
 
     :param name: name of the invariant
     :param partition: id of the partition whose data violates it

@@ -1,7 +1,6 @@
 """Models of the list of pipelines: health, lag and lease of each pipeline.
 
-For each declaration of many tables, called a database, they have the sum of the lags and the number of pipelines by
-health.
+The pipelines of each declaration of many tables, called a database, are also summed up in one row.
 """
 
 from __future__ import annotations
@@ -36,13 +35,12 @@ class Cause(ApiModel):
     """Explanation of the health of a pipeline.
 
     :param text: the explanation, as one clause in English
-    :param since: for ``blocked`` and ``lag_growing``: time at which a checkpoint that has batches beyond it reached its
-        present position, the earliest of all partitions; for ``dead_letters``: time at which the receipt of the oldest
-        was claimed; None for other kinds of health, or if the time is not known
+    :param since: for ``blocked`` and ``lag_growing``: time since which a checkpoint with batches beyond it has not
+        moved, the earliest of all partitions; for ``dead_letters``: time at which the receipt of the oldest parked dead
+        letter's batch was claimed; None for other kinds of health, or if the time is not known
     :param batch: for ``blocked``: the first held batch, or else the first failed one; None for other kinds of health
     :param error_type: error type of this batch; None without an error
-    :param blocked_batches: number of resolved batches beyond the checkpoints; each waits for an unresolved batch before
-        it
+    :param blocked_batches: number of resolved batches beyond the checkpoints, each behind an unresolved batch
     """
 
     text: str
@@ -55,7 +53,7 @@ class Cause(ApiModel):
 class LagPoint(ApiModel):
     """Planned and committed positions of a pipeline at one time, each summed up over its source partitions.
 
-    Both sums are relative to the smallest sum of checkpoints in the same history, so that only differences have a
+    The smallest sum of checkpoints in the same history is subtracted from both sums, so only differences have a
     meaning: ``planned - committed`` is the number of positions that were planned and not committed at that time.
 
     :param at: the time
@@ -72,11 +70,11 @@ class Lease(ApiModel):
     """Lease of a pipeline: the right to run it, which one run at a time holds.
 
     :param held: whether a run holds the lease now
-    :param owner: name of the owner, which remains after the lease has expired; None if the lease is free
+    :param owner: name of the owner, also of an expired lease; None if the lease was released or never acquired
     :param run: the Airflow task that owns the lease; None if no task owns it, but for example a command
     :param epoch: newest epoch; 0 if the lease was never acquired
     :param expires_at: when the lease expires unless its owner renews it; None if it was never acquired
-    :param renewed_at: when the owner acquired or last renewed the lease; None if it is free
+    :param renewed_at: when the owner acquired or last renewed the lease; None without an owner
     :param seconds_left: seconds until the lease expires, by the clock of the ledger's database; 0 if no run holds it
     """
 
@@ -98,14 +96,14 @@ class DatabaseRow(ApiModel):
     :param health: the most urgent health of the tables
     :param by_health: number of tables by health
     :param tables: number of tables
-    :param done: number of tables of which everything is delivered that the source had at the last planning, and that
-        have no planned, in-flight or held batch
+    :param done: number of tables whose checkpoint has reached the source's end at the last planning, and that have no
+        planned, in-flight or held batch
     :param behind: number of all other tables
     :param held: number of tables with a held batch
-    :param failed: number of tables with a failed batch whose lease no run holds, so that no run is trying again
+    :param failed: number of tables with a failed batch that no run is trying again, because no run holds the lease
     :param running: number of tables whose lease a run holds
     :param dead_letters: number of parked or replaying dead letters of all tables
-    :param planned_at: each table was last planned at this time or later; None if a table was never planned
+    :param planned_at: the earliest time of the tables' last plannings; None if a table was never planned
     """
 
     name: str
@@ -127,17 +125,17 @@ class PipelineRow(ApiModel):
     :param name: name of the pipeline
     :param database: name of the declaration of many tables to which the pipeline belongs; None for other pipelines
     :param health: health of the pipeline; the list begins with the most urgent
-    :param needs_me: whether a user should look at the pipeline: its health is ``blocked``, ``lag_growing`` or
+    :param needs_me: whether the pipeline needs a user's attention: its health is ``blocked``, ``lag_growing`` or
         ``dead_letters``
     :param cause: explanation of the health
     :param phase: phase of the pipeline
     :param lag: number of positions by which the source was ahead of the checkpoints at the last planning; None if no
-        partition is planned, or the checkpoint of one is ``start``
+        partition was planned, or a partition's checkpoint is ``start``
     :param lag_as_of: time of the last planning; None if the pipeline was never planned
     :param rate: positions per second by which the checkpoints moved in the last ten minutes; None if not known
     :param history: planned and committed positions in the last 24 hours, oldest first
-    :param progress: fraction of the positions of the present generations that are committed, from 0 to 1, where all are
-        those that the source had at the last planning; None if not known
+    :param progress: fraction (0 to 1) of the present generations' positions that are committed; the whole reaches up to
+        the source's end at the last planning. None if not known
     :param partitions: number of source partitions
     :param planned: number of planned batches
     :param in_flight: number of batches in flight
@@ -180,8 +178,8 @@ class PipelineList(ApiModel):
     :param next: cursor of the next page; None on the last page
     :param total: number of pipelines on all pages
     :param by_health: number of pipelines by health, counted without the filter by health
-    :param databases: on the first page, the databases of the pipelines that match all filters but that by health, with
-        the most urgent health first; at most 100. Empty on other pages
+    :param databases: on the first page: the databases with pipelines that match all filters except the filter by
+        health, the most urgent health first; at most 100. Empty on other pages
     :param databases_left_out: number of further databases
     :param as_of: time of the state that the page shows, by the clock of the ledger's database
     """

@@ -44,7 +44,7 @@ class EventRow(ApiModel):
 class EventPage(ApiModel):
     """Page of the audit log of a pipeline, newest first.
 
-    :param items: the events of this page; it may have none although there is a next page
+    :param items: the events of this page; may be empty although there is a next page
     :param next: cursor of the next page; None on the last page
     """
 
@@ -59,7 +59,7 @@ class RunBar(ApiModel):
     :param run: the Airflow task that owned the lease; None if no task did, but for example a command
     :param epoch: epoch of the lease
     :param started_at: when the lease was acquired
-    :param ended_at: when the lease was released, taken over or broken; None if it was not within the timeline
+    :param ended_at: when the lease was released, taken over or broken; None if it did not end within the timeline
     :param end: ``released``: by its owner; ``taken_over``: acquired anew, under a higher epoch; ``broken``: by a user;
         ``open``: not ended within the timeline
     """
@@ -94,8 +94,8 @@ class Timeline(ApiModel):
 
     :param start: start of the period
     :param end: end of the period
-    :param history: planned and committed positions at 200 times that divide the period evenly, oldest first; without
-        times at which the pipeline had no checkpoint
+    :param history: planned and committed positions at 200 evenly spaced times of the period, oldest first; times at
+        which the pipeline had no checkpoint are left out
     :param runs: leases that were acquired in the period, oldest first
     :param actions: users' actions in the period, oldest first
     :param left_out: whether the oldest leases and actions were left out, because the period has more than 2,000 events

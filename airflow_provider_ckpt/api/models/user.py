@@ -10,8 +10,8 @@ class Me(ApiModel):
 
     :param id: id of the user in Airflow
     :param name: name of the user; the audit log stores it as ``airflow:NAME``
-    :param administrator: whether the user may edit the Airflow connection of the ledger. Administrators may also see
-        and act on pipelines that no DAG has planned
+    :param administrator: whether the user is an administrator, who may edit the Airflow connection of the ledger.
+        Administrators may also see and act on pipelines that no DAG has planned
     """
 
     id: str

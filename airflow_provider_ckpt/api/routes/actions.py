@@ -57,8 +57,8 @@ _CHANGES = 500
 def preview_action(found: Acted, ledger: OpenedLedger, access: AccessDep, wish: ActionWish) -> Preview:
     """Dry-run an action: return the changes that it would make, and an id with which the user can carry it out once.
 
-    Nothing is changed. The id can be used for 15 minutes. For an action that needs the source or the sink, the answer
-    instead names the recovery DAGs that can carry it out.
+    The pipeline is not changed. The id can be used for 15 minutes. For an action that needs the source or the sink,
+    there is no id; the answer names the recovery DAGs that can carry out the action.
 
     :param found: the pipeline of the path
     :param ledger: the ledger
@@ -117,7 +117,7 @@ def _require_right(access: Access, found: PlannedPipeline, kind: ActionKind) -> 
 
 
 def _try(context: ActionContext, action: Action) -> DryRun:
-    """Compute the effect of an action, and change nothing.
+    """Compute the effect of an action without changing anything.
 
     For the deletion of a pipeline, the result includes the number lines of its partitions.
 
@@ -143,7 +143,7 @@ def _preview(wish: ActionWish, sentence: str, *, by: str, **more: Any) -> Previe
 
     :param wish: the requested action
     :param sentence: summary of the action
-    :param by: ``ledger``, ``run`` or ``dag``, which carries the action out
+    :param by: the way in which the action is carried out: ``ledger``, ``run`` or ``dag``, see :class:`Preview`
     :param more: further fields of :class:`Preview`
     """
     empty: dict[str, Any] = dict.fromkeys(("id", "expires_at", "waits_for", "broken", "records", "remark"))
@@ -156,7 +156,7 @@ def _preview(wish: ActionWish, sentence: str, *, by: str, **more: Any) -> Previe
 
 
 def _origin(access: Access, pipeline: str) -> str:
-    """Return the origin of a user's proposals for a pipeline on this page; no task of a DAG has such an origin.
+    """Return the origin of a user's proposals on this page for a pipeline; it differs from the origin of every task.
 
     :param access: rights of the user
     :param pipeline: name of the pipeline
@@ -167,7 +167,7 @@ def _origin(access: Access, pipeline: str) -> str:
 def _lease_of(pipelines: list[PipelineOverview], at: datetime) -> Lease | None:
     """Return the lease of a pipeline if a run holds it; else None.
 
-    :param pipelines: list of this pipeline only; empty if the ledger does not know it
+    :param pipelines: list with the pipeline as its only item; empty if the ledger does not know the pipeline
     :param at: time of the snapshot
     """
     lease = views.lease(pipelines[0], at) if pipelines else None
@@ -188,8 +188,8 @@ def carry_out_action(found: Acted, ledger: OpenedLedger, access: AccessDep, orde
     """Carry out the action of a dry run of the same user, or store it until a run applies it.
 
     The id of the dry run can be used once. The status is 409 if the id was used, has expired or belongs to another
-    user, or if the pipeline's state no longer allows the action. It is 422 if the reason is missing, or the name of a
-    pipeline to delete; the id is still valid then.
+    user, or if the pipeline's state no longer allows the action. The status is 422 if a required reason is missing, or
+    if the request to delete a pipeline does not contain the pipeline's name; the id remains valid then.
 
     :param found: the pipeline of the path
     :param ledger: the ledger
@@ -222,8 +222,9 @@ def _check_order(access: Access, found: PlannedPipeline, order: ActionOrder, act
     :param found: the pipeline
     :param order: the order to carry the action out
     :param action: the action
-    :raises HTTPException: with status 403 if the user has no right to it (any more)
-    :raises ConfigError: if the order has no name or another one
+    :raises HTTPException: with status 403 if the user does not have, or no longer has, the right to carry out the
+        action
+    :raises ConfigError: if a deletion's order has no name, or not the pipeline's name
     """
     _require_right(access, found, action.kind)
     if action.kind is ActionKind.DELETE_PIPELINE and order.name != found.name:

@@ -46,9 +46,10 @@ def get_line(
 ) -> Line:
     """Return number lines of a pipeline's partitions: the state of the batches at each range of positions.
 
-    Without ``partition``, the answer is a page of number lines, by id of the partition. With ``partition``, it is the
-    number line of this partition, and ``start`` and ``end`` choose the window of positions. By default the window
-    begins shortly before the low watermark, and ends with the plan or the source, as known from the last planning.
+    Without ``partition``, the answer is a page of number lines, ordered by id of the partition. With ``partition``, the
+    answer has only the number line of this partition, and ``start`` and ``end`` choose the window of positions. By
+    default the window begins shortly before the low watermark, and ends at the end of the plan or at the source's end
+    as of the last planning, whichever is later.
 
     :param found: the pipeline of the path
     :param ledger: the ledger
@@ -109,7 +110,7 @@ def list_batches(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> BatchPage:
-    """Return a page of the batches of which the ledger stores more than receipts, by partition and number.
+    """Return a page of the batches for which the ledger stores a row and not only receipts, by partition and number.
 
     These are the batches beyond the checkpoints, and batches that were sent at most once, until their receipt is known.
 
@@ -118,8 +119,8 @@ def list_batches(
     :param state: only batches in one of these states
     :param partition: only batches of the partition of this id
     :param error_type: only batches whose newest error has this type
-    :param search: only the batch of this name, such as ``orders-0#17``; or, if the text is not a batch's name, only
-        batches of partitions whose id contains it
+    :param search: only the batch of this name, such as ``orders-0#17``; if the text is not a batch's name, only batches
+        of partitions whose id contains the text
     :param start: only batches that end after this position
     :param end: only batches that start before this position
     :param limit: maximum number of batches
@@ -142,9 +143,10 @@ def list_batches(
 
 
 def _search(text: str | None) -> tuple[BatchKey | None, str | None]:
-    """Return the key of the batch that a search text names, or else the text, to search for in ids of partitions.
+    """Return the batch key that a search text names, or else the text, which is then searched for in partition ids.
 
     :param text: the search text; None without a search
+    :return: pair of the batch key and the text; at least one of them is None
     """
     if text is None:
         return None, None

@@ -1,7 +1,7 @@
 """Routes of dead letters: groups, entries of the index, and records with their bytes.
 
-The bytes are data of the source. To see them, a user needs the right to act; their number is bounded, and the audit log
-records each access.
+The bytes are data of the source. To see them, a user needs the right to act on the pipeline. Each request returns a
+limited number of bytes, and the audit log records each access.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _States = Annotated[list[DeadLetterStateName], Query(max_length=10)]
 
 
 def dead_letter_filter(found: models.DeadLetterFilter) -> DeadLetterFilter:
-    """Return a selection in the form that the ledger takes; without states, dead letters that are not delivered.
+    """Convert a request's selection to the ledger's form; without states, it selects those not replayed or discarded.
 
     :param found: the selection from a request
     """
@@ -148,7 +148,7 @@ def _after(entry: IndexEntry) -> str:
 def read_dead_letters(found: Acted, ledger: OpenedLedger, access: AccessDep, wish: RecordsRequest) -> RecordPage:
     """Return a page of dead letters with their bytes, which are read from the pipeline's dead letter store.
 
-    This takes the right to act on the pipeline, and the audit log records each request.
+    The user needs the right to act on the pipeline, and the audit log records each request.
 
     :param found: the pipeline of the path
     :param ledger: the ledger
@@ -179,8 +179,8 @@ def export_dead_letters(
 ) -> StreamingResponse:
     """Return dead letters as JSON lines with their bytes in base64, in the format of ``airflow ckpt dlq export``.
 
-    The answer has at most 100,000 dead letters. This takes the right to act on the pipeline, and the audit log records
-    each request.
+    The answer has at most 100,000 dead letters. The user needs the right to act on the pipeline, and the audit log
+    records each request.
 
     :param found: the pipeline of the path
     :param ledger: the ledger
@@ -203,7 +203,7 @@ def _record_look(
 ) -> None:
     """Record in the audit log that a user is about to see bytes of dead letters.
 
-    If this fails, the error ends the request, so that no bytes are shown without a record.
+    If the event cannot be recorded, the error ends the request, so that no bytes are shown without a record.
 
     :param ledger: the ledger
     :param pipeline: name of the pipeline

@@ -63,9 +63,10 @@ def list_pipelines(
 
     :param ledger: the ledger
     :param access: rights of the user
-    :param search: only pipelines whose name, or the id of one of whose DAGs, contains this text; case is ignored
+    :param search: only pipelines whose name contains this text, or that were planned by a DAG whose id contains it;
+        case is ignored
     :param health: only pipelines with one of these kinds of health
-    :param needs_me: True for only the pipelines at which a user should look, False for only the others, None for all
+    :param needs_me: True: only pipelines that need a user's attention; False: only the others; None: all
     :param database: only pipelines of this declaration of many tables
     :param dag_id: only pipelines that this DAG has planned
     :param task_id: with ``dag_id``: only pipelines that this task or task group of the DAG has planned
@@ -112,9 +113,11 @@ def _matches(
 
     :param found: state of the pipeline
     :param access: rights of the user
-    :param search: text that its name or one of its visible DAGs must contain; None for no filter
-    :param dag_id: id of a DAG that must have planned it; None for no filter
-    :param task_id: id of a task of that DAG that must have planned it, itself or in its task group; None for no filter
+    :param search: text that the pipeline's name, or the id of a visible DAG that has planned it, must contain; None for
+        no filter
+    :param dag_id: id of a DAG that must have planned the pipeline; None for no filter
+    :param task_id: id of a task of that DAG; the task itself or its task group must have planned the pipeline. None for
+        no filter
     """
     if search is not None:
         names = [found.name, *access.visible_dags(found.tasks)]
@@ -168,7 +171,7 @@ def get_pipeline(found: Seen, ledger: OpenedLedger, access: AccessDep) -> Pipeli
 
 @router.get("/pipelines/{pipeline}/accounted", operation_id="get_accounted")
 def get_accounted(found: Seen, ledger: OpenedLedger) -> Accounted:
-    """Return the result of a quick audit of a pipeline: whether batches or receipts cover every planned position.
+    """Audit a pipeline quickly: return whether batches or receipts cover every planned position.
 
     The result may be up to 30 seconds old.
     """
@@ -282,7 +285,10 @@ def list_events(
 
 @router.get("/pipelines/{pipeline}/declaration", operation_id="get_declaration")
 def get_declaration(found: Seen, ledger: OpenedLedger) -> Declaration:
-    """Return the declaration of a pipeline as its newest run has stored it, which contains no secrets."""
+    """Return the declaration of a pipeline as its newest run has stored it.
+
+    It contains no passwords of connections, but the values of ``run.conf`` and of environment variables.
+    """
     document: dict[str, Any] | None = ledger.declaration(found.name)
     text = None if document is None else yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
     return Declaration(yaml=text, document=document)

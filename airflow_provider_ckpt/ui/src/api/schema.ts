@@ -73,7 +73,7 @@ export interface paths {
         };
         /**
          * Get Accounted
-         * @description Return the result of a quick audit of a pipeline: whether batches or receipts cover every planned position.
+         * @description Audit a pipeline quickly: return whether batches or receipts cover every planned position.
          *
          *     The result may be up to 30 seconds old.
          */
@@ -100,8 +100,8 @@ export interface paths {
          * @description Carry out the action of a dry run of the same user, or store it until a run applies it.
          *
          *     The id of the dry run can be used once. The status is 409 if the id was used, has expired or belongs to another
-         *     user, or if the pipeline's state no longer allows the action. It is 422 if the reason is missing, or the name of a
-         *     pipeline to delete; the id is still valid then.
+         *     user, or if the pipeline's state no longer allows the action. The status is 422 if a required reason is missing, or
+         *     if the request to delete a pipeline does not contain the pipeline's name; the id remains valid then.
          */
         post: operations["carry_out_action"];
         delete?: never;
@@ -123,8 +123,8 @@ export interface paths {
          * Preview Action
          * @description Dry-run an action: return the changes that it would make, and an id with which the user can carry it out once.
          *
-         *     Nothing is changed. The id can be used for 15 minutes. For an action that needs the source or the sink, the answer
-         *     instead names the recovery DAGs that can carry it out.
+         *     The pipeline is not changed. The id can be used for 15 minutes. For an action that needs the source or the sink,
+         *     there is no id; the answer names the recovery DAGs that can carry out the action.
          */
         post: operations["preview_action"];
         delete?: never;
@@ -162,7 +162,7 @@ export interface paths {
         };
         /**
          * List Batches
-         * @description Return a page of the batches of which the ledger stores more than receipts, by partition and number.
+         * @description Return a page of the batches for which the ledger stores a row and not only receipts, by partition and number.
          *
          *     These are the batches beyond the checkpoints, and batches that were sent at most once, until their receipt is known.
          */
@@ -210,8 +210,8 @@ export interface paths {
          * Export Dead Letters
          * @description Return dead letters as JSON lines with their bytes in base64, in the format of ``airflow ckpt dlq export``.
          *
-         *     The answer has at most 100,000 dead letters. This takes the right to act on the pipeline, and the audit log records
-         *     each request.
+         *     The answer has at most 100,000 dead letters. The user needs the right to act on the pipeline, and the audit log
+         *     records each request.
          */
         post: operations["export_dead_letters"];
         delete?: never;
@@ -255,7 +255,7 @@ export interface paths {
          * Read Dead Letters
          * @description Return a page of dead letters with their bytes, which are read from the pipeline's dead letter store.
          *
-         *     This takes the right to act on the pipeline, and the audit log records each request.
+         *     The user needs the right to act on the pipeline, and the audit log records each request.
          */
         post: operations["read_dead_letters"];
         delete?: never;
@@ -273,7 +273,9 @@ export interface paths {
         };
         /**
          * Get Declaration
-         * @description Return the declaration of a pipeline as its newest run has stored it, which contains no secrets.
+         * @description Return the declaration of a pipeline as its newest run has stored it.
+         *
+         *     It contains no passwords of connections, but the values of ``run.conf`` and of environment variables.
          */
         get: operations["get_declaration"];
         put?: never;
@@ -317,9 +319,10 @@ export interface paths {
          * Get Line
          * @description Return number lines of a pipeline's partitions: the state of the batches at each range of positions.
          *
-         *     Without ``partition``, the answer is a page of number lines, by id of the partition. With ``partition``, it is the
-         *     number line of this partition, and ``start`` and ``end`` choose the window of positions. By default the window
-         *     begins shortly before the low watermark, and ends with the plan or the source, as known from the last planning.
+         *     Without ``partition``, the answer is a page of number lines, ordered by id of the partition. With ``partition``, the
+         *     answer has only the number line of this partition, and ``start`` and ``end`` choose the window of positions. By
+         *     default the window begins shortly before the low watermark, and ends at the end of the plan or at the source's end
+         *     as of the last planning, whichever is later.
          */
         get: operations["get_line"];
         put?: never;
@@ -499,13 +502,14 @@ export interface components {
          *     :param partition: for rewind, replay and resend_to_sink: id of the source partition. It may be left out if there is
          *         only one; a rewind to a time without it concerns all source partitions
          *     :param to_position: for rewind and resend_to_sink: first position to send again
-         *     :param to_time: for rewind, in place of ``to_position``: the checkpoint of this time becomes the checkpoint again
+         *     :param to_time: for rewind, in place of ``to_position``: a time; the checkpoint returns to its position at this time
          *     :param start: for replay: first position to send again
-         *     :param end: for replay: first position after those to send again
+         *     :param end: for replay: end of the range to send again, exclusive
          *     :param with_replayed: for replay: whether to also send records again that a replay of dead letters has delivered
-         *     :param dead_letters: for replay_dead_letters and discard_dead_letters: selection of dead letters. Of the selected
-         *         dead letters, those that are parked are chosen; ``states`` is ignored
-         *     :param stop_at: for replay_dead_letters and discard_dead_letters: maximum number of dead letters, by position
+         *     :param dead_letters: for replay_dead_letters and discard_dead_letters: selection of dead letters. The action affects
+         *         only parked dead letters; ``states`` is ignored
+         *     :param stop_at: for replay_dead_letters and discard_dead_letters: maximum number of dead letters; those with the
+         *         lowest positions are taken
          *     :param ledger_id: for adopt: id of the other ledger whose receipts are in the sink
          *     :param keep_days: for collect_garbage: age in days from which history may be deleted
          */
@@ -579,10 +583,10 @@ export interface components {
          *
          *     :param batch: name of the batch
          *     :param row: range and state of the batch; None if the ledger no longer stores them, because the checkpoint has
-         *         passed the batch, or the generation of the batch has ended
+         *         passed the batch, or a newer generation has begun
          *     :param remark: explanation why ``row`` is None; None if there is a row
-         *     :param blocked_batches: if the batch is the first unresolved one of its partition, number of resolved batches beyond
-         *         the checkpoint, which wait for it; else 0
+         *     :param blocked_batches: number of resolved batches beyond the checkpoint, if this batch is the first unresolved one
+         *         of its partition, so that the checkpoint cannot pass it; else 0
          *     :param attempts: attempts that the ledger still stores, oldest first
          *     :param dead_letters: number of dead letters of the batch by error type
          *     :param events: newest events of the batch in the audit log, newest first; at most 100
@@ -626,8 +630,8 @@ export interface components {
          * BatchRow
          * @description A batch of the present generation, with its range of positions and the state of its attempts.
          *
-         *     The ledger has such a row for each batch beyond a checkpoint, and for each batch that was sent at most once until
-         *     its receipt is known. Of other batches below a checkpoint it has only receipts.
+         *     The ledger has such a row for each batch beyond a checkpoint, and, until its receipt is known, for each batch that
+         *     was sent with at-most-once delivery. Of all other batches below a checkpoint, the ledger has only receipts.
          *
          *     :param batch: name of the batch
          *     :param partition: id of the partition
@@ -636,14 +640,14 @@ export interface components {
          *     :param state: state of the batch. ``superseded``: replaced by a receipt in the sink for the same positions; for the
          *         other states see ``Fate``
          *     :param blocks: whether the batch is unresolved (planned, in flight or held), so that the checkpoint cannot pass it
-         *     :param records: number of records that planning counted or estimated; None if it did neither
+         *     :param records: number of records that planning counted or estimated; None if planning knew no number
          *     :param instruction: the verdict that the next attempt is to obtain. ``deliver``: send the records; ``reject``: store
          *         all records as dead letters; ``void``: give the batch up and send nothing
          *     :param attempts: number of attempts that were begun
          *     :param failures: number of attempts that failed in the present round
          *     :param round: number of the present round of attempts, from 1; the delivery policy limits the attempts of a round
-         *     :param deaths: number of times that a Spark executor died while it executed only this batch
-         *     :param cancelled: whether a user has cancelled the batch, and it was neither started again nor resolved since
+         *     :param deaths: number of times that a Spark executor died while this batch was the only one in its wave
+         *     :param cancelled: whether the batch was cancelled by a user, and was neither started again nor resolved since then
          *     :param waits_for: ``run``: the batch is sent by the next wave or run; ``time``: it is not sent before
          *         ``not_before``; ``person``: it is held until a user releases or skips it; None if it is in flight or resolved
          *     :param not_before: time before which the next attempt does not begin; None if it may begin at once
@@ -705,12 +709,12 @@ export interface components {
         };
         /**
          * Blocked
-         * @description The first unresolved batch of a partition, which the checkpoint cannot pass, and the batches that wait for it.
+         * @description The first unresolved batch of a partition, which the checkpoint cannot pass, and the number of batches behind it.
          *
          *     :param batch: name of the unresolved batch
          *     :param state: state of the unresolved batch: ``planned``, ``in_flight`` or ``held``
-         *     :param batches: number of resolved batches beyond the checkpoint, which the checkpoint passes once this and all
-         *         other unresolved batches before them are resolved
+         *     :param batches: number of resolved batches beyond the checkpoint; the checkpoint passes each of them once all
+         *         unresolved batches before it are resolved
          *     :param positions: number of positions that the resolved batches cover
          */
         Blocked: {
@@ -749,13 +753,12 @@ export interface components {
          * @description Explanation of the health of a pipeline.
          *
          *     :param text: the explanation, as one clause in English
-         *     :param since: for ``blocked`` and ``lag_growing``: time at which a checkpoint that has batches beyond it reached its
-         *         present position, the earliest of all partitions; for ``dead_letters``: time at which the receipt of the oldest
-         *         was claimed; None for other kinds of health, or if the time is not known
+         *     :param since: for ``blocked`` and ``lag_growing``: time since which a checkpoint with batches beyond it has not
+         *         moved, the earliest of all partitions; for ``dead_letters``: time at which the receipt of the oldest parked dead
+         *         letter's batch was claimed; None for other kinds of health, or if the time is not known
          *     :param batch: for ``blocked``: the first held batch, or else the first failed one; None for other kinds of health
          *     :param error_type: error type of this batch; None without an error
-         *     :param blocked_batches: number of resolved batches beyond the checkpoints; each waits for an unresolved batch before
-         *         it
+         *     :param blocked_batches: number of resolved batches beyond the checkpoints, each behind an unresolved batch
          */
         Cause: {
             /** Batch */
@@ -825,7 +828,7 @@ export interface components {
          *
          *     :param read: records that were read from the source
          *     :param delivered: records that were written to the target
-         *     :param filtered: records that the pipeline's transform left out
+         *     :param filtered: records that the pipeline's transform excluded
          *     :param dead_lettered: records that became dead letters
          */
         Counts: {
@@ -860,14 +863,14 @@ export interface components {
          *     :param health: the most urgent health of the tables
          *     :param by_health: number of tables by health
          *     :param tables: number of tables
-         *     :param done: number of tables of which everything is delivered that the source had at the last planning, and that
-         *         have no planned, in-flight or held batch
+         *     :param done: number of tables whose checkpoint has reached the source's end at the last planning, and that have no
+         *         planned, in-flight or held batch
          *     :param behind: number of all other tables
          *     :param held: number of tables with a held batch
-         *     :param failed: number of tables with a failed batch whose lease no run holds, so that no run is trying again
+         *     :param failed: number of tables with a failed batch that no run is trying again, because no run holds the lease
          *     :param running: number of tables whose lease a run holds
          *     :param dead_letters: number of parked or replaying dead letters of all tables
-         *     :param planned_at: each table was last planned at this time or later; None if a table was never planned
+         *     :param planned_at: the earliest time of the tables' last plannings; None if a table was never planned
          */
         DatabaseRow: {
             /** Behind */
@@ -904,14 +907,14 @@ export interface components {
          *     :param batch: name of the batch
          *     :param partition: id of the partition
          *     :param error_type: error type of the dead letters
-         *     :param first: number of the first of these dead letters
+         *     :param first: number of the first dead letter of this entry
          *     :param records: number of dead letters
          *     :param state: state of the dead letters
          *     :param at: when the receipt of the batch was claimed
          *     :param replays: number of earlier replays in which the same records failed again
          *     :param replay: id of the side partition that replays or has replayed the dead letters; None if there is none
          *     :param read_again: number of the newest generation that has read the records again, so that these dead letters are
-         *         obsolete; None if none has
+         *         obsolete; None if no generation has
          */
         DeadLetterEntry: {
             /**
@@ -955,7 +958,7 @@ export interface components {
          * DeadLetterFilter
          * @description Selection of dead letters; a field that is empty or left out does not restrict it.
          *
-         *     :param types: only dead letters of one of these error types
+         *     :param types: only dead letters with one of these error types
          *     :param batches: only dead letters of the batches of these names
          *     :param states: only dead letters in one of these states; if empty, those that are neither replayed nor discarded
          *     :param since: only dead letters of batches whose receipt was claimed at this time or later
@@ -975,9 +978,9 @@ export interface components {
         };
         /**
          * DeadLetterGroup
-         * @description Number of the dead letters of one error type and one state in an hour.
+         * @description The dead letters of one hour that have the same error type and the same state, as a number.
          *
-         *     The time of a dead letter is that at which the receipt of its batch was claimed.
+         *     A dead letter's time is the time at which the receipt of its batch was claimed.
          *
          *     :param hour: start of the hour, UTC
          *     :param error_type: the error type
@@ -1035,7 +1038,7 @@ export interface components {
         };
         /**
          * DeadLetterPage
-         * @description Page of entries of the dead letter index.
+         * @description Page of the dead letter index.
          *
          *     :param items: the entries, ordered by batch, error type and number
          *     :param next: cursor of the next page; None on the last page
@@ -1051,7 +1054,7 @@ export interface components {
          * @description A dead letter with the bytes of its record.
          *
          *     :param batch: name of the batch
-         *     :param number: number of the dead letter among those of its batch and error type, from 0
+         *     :param number: number of the dead letter, from 0, among the dead letters of its batch with its error type
          *     :param position: position of the record in the source partition
          *     :param state: state of the dead letter
          *     :param at: when the dead letter was written
@@ -1139,7 +1142,7 @@ export interface components {
          * EventPage
          * @description Page of the audit log of a pipeline, newest first.
          *
-         *     :param items: the events of this page; it may have none although there is a next page
+         *     :param items: the events of this page; may be empty although there is a next page
          *     :param next: cursor of the next page; None on the last page
          */
         EventPage: {
@@ -1216,7 +1219,7 @@ export interface components {
          * Failure
          * @description Error of a batch or of a dead letter.
          *
-         *     :param type: error type, such as ``Serialization``; the name stays the same in later versions of the package
+         *     :param type: error type, such as ``Serialization``; its name is stable across versions of the package
          *     :param message: message of the error; if it was shortened, it ends in an ellipsis
          *     :param recoverable: whether another attempt may succeed
          *     :param sqlstate: SQLSTATE code of a database's error; None for other errors
@@ -1310,7 +1313,7 @@ export interface components {
          * LagPoint
          * @description Planned and committed positions of a pipeline at one time, each summed up over its source partitions.
          *
-         *     Both sums are relative to the smallest sum of checkpoints in the same history, so that only differences have a
+         *     The smallest sum of checkpoints in the same history is subtracted from both sums, so only differences have a
          *     meaning: ``planned - committed`` is the number of positions that were planned and not committed at that time.
          *
          *     :param at: the time
@@ -1333,11 +1336,11 @@ export interface components {
          * @description Lease of a pipeline: the right to run it, which one run at a time holds.
          *
          *     :param held: whether a run holds the lease now
-         *     :param owner: name of the owner, which remains after the lease has expired; None if the lease is free
+         *     :param owner: name of the owner, also of an expired lease; None if the lease was released or never acquired
          *     :param run: the Airflow task that owns the lease; None if no task owns it, but for example a command
          *     :param epoch: newest epoch; 0 if the lease was never acquired
          *     :param expires_at: when the lease expires unless its owner renews it; None if it was never acquired
-         *     :param renewed_at: when the owner acquired or last renewed the lease; None if it is free
+         *     :param renewed_at: when the owner acquired or last renewed the lease; None without an owner
          *     :param seconds_left: seconds until the lease expires, by the clock of the ledger's database; 0 if no run holds it
          */
         Lease: {
@@ -1387,8 +1390,8 @@ export interface components {
          *
          *     :param id: id of the user in Airflow
          *     :param name: name of the user; the audit log stores it as ``airflow:NAME``
-         *     :param administrator: whether the user may edit the Airflow connection of the ledger. Administrators may also see
-         *         and act on pipelines that no DAG has planned
+         *     :param administrator: whether the user is an administrator, who may edit the Airflow connection of the ledger.
+         *         Administrators may also see and act on pipelines that no DAG has planned
          */
         Me: {
             /** Administrator */
@@ -1402,8 +1405,9 @@ export interface components {
          * PartitionLine
          * @description Number line of a partition: the state of the batches at each range of positions in a window.
          *
-         *     The number of pieces is limited. If the window has more than 1,000 batches or receipts, it is divided into
-         *     *buckets*, equal parts, and those of a bucket are put together. The pieces of a smaller window are more precise.
+         *     The number of pieces is limited. If the window has more than 1,000 batches or receipts, it is divided into equal
+         *     *buckets*, and all batches of one state, or all receipts, of a bucket form one piece. The pieces of a smaller window
+         *     are more precise.
          *
          *     :param partition: id of the partition
          *     :param kind: ``source``, or the purpose of a side partition
@@ -1418,12 +1422,12 @@ export interface components {
          *     :param bucketed: whether batches or receipts were put together by buckets
          *     :param pieces: the pieces, by start; if ``bucketed``, pieces of different states may overlap
          *     :param gaps: ranges before ``planned_end`` that neither a batch nor a receipt covers, at most 100; if there are more
-         *         than 1,000 receipts, only ranges beyond the checkpoint
+         *         than 1,000 receipts, only gaps beyond the checkpoint are listed
          *     :param dead_letters: ranges with dead letters in any state, at most 500
          *     :param dead_letters_left_out: whether there are further ranges with dead letters
          *     :param blocked: the first unresolved batch, which the checkpoint cannot pass; None if all batches are resolved
          *     :param schema_versions: schema versions that begin in the window or at its end, by position; at most 50, and fewer
-         *         of a table with more than 100 columns
+         *         if the table has more than 100 columns
          *     :param schema_versions_left_out: whether there are further schema versions at smaller positions of the window
          */
         PartitionLine: {
@@ -1496,8 +1500,8 @@ export interface components {
          *     :param rejected: number of these batches whose records all became dead letters
          *     :param skipped: number of these batches that were given up
          *     :param sent: number of these batches that were sent at most once, and of which no receipt is known
-         *     :param batches: number of batches beyond the checkpoint by state; batches that were sent at most once count until
-         *         their receipt is known
+         *     :param batches: number of batches by state: of the batches beyond the checkpoint, and of batches that were sent at
+         *         most once and whose receipt is not known
          */
         PartitionRow: {
             /**
@@ -1556,7 +1560,8 @@ export interface components {
          * @description A piece of the number line: a range of positions with the batches that cover it.
          *
          *     A piece is one batch, or one receipt of one or several batches that the checkpoint has passed. If there are too many
-         *     to list, a piece is all batches of one state, or all receipts, in a bucket, which is an equal part of the window.
+         *     to list, the window is divided into equal buckets; a piece then combines all batches of one state, or all receipts,
+         *     of a bucket.
          *
          *     :param fate: state of the batches
          *     :param batches: number of batches; None if not known, because there are too many to count
@@ -1593,11 +1598,11 @@ export interface components {
         };
         /**
          * PipelineDetail
-         * @description One pipeline with its partitions, stored actions and refreshes, besides the values of its row in the list.
+         * @description One pipeline: the fields of its row in the list, and its partitions, stored actions and refreshes.
          *
          *     :param generation: newest generation of the pipeline
-         *     :param settled: numbers of records of all batches that the checkpoints have passed in the present generations, over
-         *         the partitions of ``partition_rows``
+         *     :param settled: numbers of records of the batches that the checkpoints have passed in the present generations,
+         *         summed over ``partition_rows``
          *     :param partition_rows: the partitions, source partitions first; at most 500
          *     :param partitions_left_out: number of further partitions
          *     :param actions: stored actions, newest first: all pending ones, and the newest 20 that were applied or refused
@@ -1666,8 +1671,8 @@ export interface components {
          *     :param next: cursor of the next page; None on the last page
          *     :param total: number of pipelines on all pages
          *     :param by_health: number of pipelines by health, counted without the filter by health
-         *     :param databases: on the first page, the databases of the pipelines that match all filters but that by health, with
-         *         the most urgent health first; at most 100. Empty on other pages
+         *     :param databases: on the first page: the databases with pipelines that match all filters except the filter by
+         *         health, the most urgent health first; at most 100. Empty on other pages
          *     :param databases_left_out: number of further databases
          *     :param as_of: time of the state that the page shows, by the clock of the ledger's database
          */
@@ -1699,17 +1704,17 @@ export interface components {
          *     :param name: name of the pipeline
          *     :param database: name of the declaration of many tables to which the pipeline belongs; None for other pipelines
          *     :param health: health of the pipeline; the list begins with the most urgent
-         *     :param needs_me: whether a user should look at the pipeline: its health is ``blocked``, ``lag_growing`` or
+         *     :param needs_me: whether the pipeline needs a user's attention: its health is ``blocked``, ``lag_growing`` or
          *         ``dead_letters``
          *     :param cause: explanation of the health
          *     :param phase: phase of the pipeline
          *     :param lag: number of positions by which the source was ahead of the checkpoints at the last planning; None if no
-         *         partition is planned, or the checkpoint of one is ``start``
+         *         partition was planned, or a partition's checkpoint is ``start``
          *     :param lag_as_of: time of the last planning; None if the pipeline was never planned
          *     :param rate: positions per second by which the checkpoints moved in the last ten minutes; None if not known
          *     :param history: planned and committed positions in the last 24 hours, oldest first
-         *     :param progress: fraction of the positions of the present generations that are committed, from 0 to 1, where all are
-         *         those that the source had at the last planning; None if not known
+         *     :param progress: fraction (0 to 1) of the present generations' positions that are committed; the whole reaches up to
+         *         the source's end at the last planning. None if not known
          *     :param partitions: number of source partitions
          *     :param planned: number of planned batches
          *     :param in_flight: number of batches in flight
@@ -1776,11 +1781,12 @@ export interface components {
          *         stores the action, and a run applies it; ``dag``: a recovery DAG carries it out
          *     :param summary: description of the action, in one sentence
          *     :param needs_reason: whether the action requires a reason
-         *     :param expires_at: time until which ``id`` can be used; None without an id
-         *     :param waits_for: lease of the run that applies the action; None if no run holds the lease, or the action does not
-         *         wait for a run
+         *     :param expires_at: time until which ``id`` can be used; None if ``id`` is None
+         *     :param waits_for: lease of the run that is to apply the action; None if no run holds the lease, or the action does
+         *         not wait for a run
          *     :param broken: for break_lease: the lease that the action breaks; None for other actions
-         *     :param needs_name: whether the request to carry the action out must repeat the name of the pipeline
+         *     :param needs_name: whether the request to carry out the action must contain the pipeline's name (``name``) as a
+         *         confirmation
          *     :param changes: values that the action changes, at most 500
          *     :param before: number lines of the partitions that the action changes, before the action; at most 20
          *     :param after: number lines of these partitions after the action, and of side partitions that it creates; at most 20
@@ -1829,8 +1835,8 @@ export interface components {
          * Problem
          * @description Problem details of a failed request (RFC 9457), sent as ``application/problem+json``.
          *
-         *     :param type: URN of the kind of problem, such as ``urn:ckpt:problem:LedgerStateError``; ``about:blank`` if there is
-         *         no more to say than the HTTP status does
+         *     :param type: URN of the kind of problem, such as ``urn:ckpt:problem:LedgerStateError``; ``about:blank`` if the HTTP
+         *         status alone describes it
          *     :param title: short name of the kind of problem
          *     :param status: HTTP status
          *     :param detail: description of the error, with pipeline, batch and position where they apply
@@ -1871,12 +1877,13 @@ export interface components {
          *     :param run: the task of the recovery DAG that made the proposal; None for a proposal of the page
          *     :param asked_by: the user who requested the action
          *     :param reason: the reason that the user gave with the proposal; None without one
-         *     :param state: ``open``: not approved yet; ``approved`` or ``rejected`` by a user; ``carried_out``; ``refused``: was
-         *         approved, but the action was no longer allowed; ``void``: replaced by a new proposal of the same task
+         *     :param state: ``open``: not answered yet; ``approved`` or ``rejected``: by a user; ``carried_out``: the action was
+         *         applied or stored; ``refused``: approved, but the action was no longer allowed; ``void``: replaced by a newer
+         *         proposal of the same task
          *     :param created_at: when the proposal was made
          *     :param expires_at: time until which the proposal can be used
-         *     :param answered_by: the user who approved or rejected the proposal; None if no user has
-         *     :param answered_at: when the proposal was approved or rejected; None if it was not
+         *     :param answered_by: the user who approved or rejected the proposal; None without an answer
+         *     :param answered_at: when the proposal was approved or rejected; None without an answer
          *     :param number: number of the stored action, if the action was stored for a run; else None
          *     :param refusal: explanation why the action was refused; None if it was not refused
          */
@@ -1921,11 +1928,12 @@ export interface components {
         };
         /**
          * PublicationHold
-         * @description The publishing batch of a refresh, while it is held; it would replace the target's rows by the staged ones.
+         * @description The held publishing batch of a refresh, which would replace the target's rows by the staged rows.
          *
          *     :param batch: the publishing batch, which a user releases or skips
-         *     :param reason: the reason why it is held; None if not known
-         *     :param since: when it was held because the refresh has too few rows; None if it is held for another reason
+         *     :param reason: explanation why the batch is held; None if not known
+         *     :param since: time at which the batch was held because the refresh has too few rows; None if it is held for another
+         *         reason
          */
         PublicationHold: {
             /** Batch */
@@ -1937,7 +1945,7 @@ export interface components {
         };
         /**
          * ReceiptRow
-         * @description Receipt of a batch, with which the sink proves the verdict of the batch.
+         * @description Receipt of a batch: the record in the sink of the batch's verdict.
          *
          *     :param verdict: ``delivered``; ``rejected``: all records became dead letters; ``void``: given up, nothing was sent
          *     :param epoch: epoch of the attempt that claimed the receipt
@@ -1966,7 +1974,7 @@ export interface components {
          * RecordPage
          * @description Page of dead letters with their bytes.
          *
-         *     :param items: the dead letters of this page; it may have none although there is a next page
+         *     :param items: the dead letters of this page; may be empty although there is a next page
          *     :param next: cursor of the next page; None on the last page
          *     :param searched: number of dead letters that were read to find those of this page, at most 10,000
          */
@@ -2046,9 +2054,10 @@ export interface components {
          *     :param since: when a run began the refresh; None if the audit log no longer has that event
          *     :param positions: number of positions to stage. A position is a page of a PostgreSQL table; another table is one
          *         position as a whole
-         *     :param staged_positions: number of positions whose rows are staged, filtered or dead letters
+         *     :param staged_positions: number of positions that are read completely: each row was staged, was filtered, or became
+         *         a dead letter
          *     :param staged_batches: number of batches that cover these positions
-         *     :param open_batches: number of batches that are planned, in flight or held, without the publishing batch
+         *     :param open_batches: number of batches that are planned, in flight or held; the publishing batch is not counted
          *     :param held_batches: number of these batches that are held
          *     :param skipped_batches: number of batches that were skipped; if there is one, the refresh is not published
          *     :param hold: the publishing batch if it is held; else None
@@ -2095,7 +2104,7 @@ export interface components {
          *     :param run: the Airflow task that owned the lease; None if no task did, but for example a command
          *     :param epoch: epoch of the lease
          *     :param started_at: when the lease was acquired
-         *     :param ended_at: when the lease was released, taken over or broken; None if it was not within the timeline
+         *     :param ended_at: when the lease was released, taken over or broken; None if it did not end within the timeline
          *     :param end: ``released``: by its owner; ``taken_over``: acquired anew, under a higher epoch; ``broken``: by a user;
          *         ``open``: not ended within the timeline
          */
@@ -2245,8 +2254,8 @@ export interface components {
          *
          *     :param start: start of the period
          *     :param end: end of the period
-         *     :param history: planned and committed positions at 200 times that divide the period evenly, oldest first; without
-         *         times at which the pipeline had no checkpoint
+         *     :param history: planned and committed positions at 200 evenly spaced times of the period, oldest first; times at
+         *         which the pipeline had no checkpoint are left out
          *     :param runs: leases that were acquired in the period, oldest first
          *     :param actions: users' actions in the period, oldest first
          *     :param left_out: whether the oldest leases and actions were left out, because the period has more than 2,000 events
@@ -2274,7 +2283,7 @@ export interface components {
         };
         /**
          * Violation
-         * @description An invariant of the package that the ledger's data violates.
+         * @description Violation of an invariant of the package by the ledger's data.
          *
          *     :param name: name of the invariant
          *     :param partition: id of the partition whose data violates it
@@ -2403,11 +2412,11 @@ export interface operations {
     list_pipelines: {
         parameters: {
             query?: {
-                /** @description only pipelines whose name, or the id of one of whose DAGs, contains this text; case is ignored */
+                /** @description only pipelines whose name contains this text, or that were planned by a DAG whose id contains it; case is ignored */
                 search?: string | null;
                 /** @description only pipelines with one of these kinds of health */
                 health?: components["schemas"]["Health"][];
-                /** @description True for only the pipelines at which a user should look, False for only the others, None for all */
+                /** @description True: only pipelines that need a user's attention; False: only the others; None: all */
                 needs_me?: boolean | null;
                 /** @description only pipelines of this declaration of many tables */
                 database?: string | null;
@@ -3052,7 +3061,7 @@ export interface operations {
                 partition?: string | null;
                 /** @description only batches whose newest error has this type */
                 error_type?: string | null;
-                /** @description only the batch of this name, such as ``orders-0#17``; or, if the text is not a batch's name, only batches of partitions whose id contains it */
+                /** @description only the batch of this name, such as ``orders-0#17``; if the text is not a batch's name, only batches of partitions whose id contains the text */
                 search?: string | null;
                 /** @description only batches that end after this position */
                 start?: string | null;
