@@ -23,7 +23,7 @@ from airflow_provider_ckpt.core.receipt import Counts, Receipt, Verdict
 class AcceptedSink:
     """Losses of a sink that a user has accepted, so that audits no longer report them.
 
-    :param lost: range receipts that sum up the receipts which the ledger knew and the sink no longer had
+    :param lost: sums of the receipts that the ledger knew and the sink no longer had, one sum for each contiguous range
     :param rows_missing: number of rows that the sink's receipts counted as delivered, minus the number of rows in the
         target; negative if the target had more rows, None if the rows were not counted
     """
@@ -90,9 +90,9 @@ class AcceptedSink:
 def find_lost_receipts(
     passed: Iterable[RangeReceipt], batches: Iterable[Batch], receipts: Iterable[Receipt]
 ) -> tuple[RangeReceipt, ...]:
-    """Return range receipts that sum up the receipts which the ledger knows and the sink does not have.
+    """Return the sums of the receipts that the ledger knows and the sink does not have, one for each contiguous range.
 
-    They are stored as accepted losses when a user accepts the sink as it is.
+    The ledger stores these sums as accepted losses when a user accepts the sink.
 
     :param passed: the ledger's range receipts
     :param batches: the ledger's batches beyond the checkpoints

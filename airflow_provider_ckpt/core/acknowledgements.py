@@ -1,6 +1,6 @@
 """Resolve batches by their receipts, and move the checkpoint over resolved batches (semantics, sections 1 and 2).
 
-A second receipt of a batch, and a receipt of an unknown batch, change nothing but are recorded as events.
+A second receipt of a batch, or a receipt of an unknown batch, changes no batch; it is only recorded as an event.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ class AcknowledgingPartition(PartitionView):
         """Resolve a batch by its receipt, whose verdict determines the batch's state, such as ``delivered``.
 
         A second receipt of the batch changes nothing and is recorded as the event ``ack_duplicate``. A receipt of a
-        batch that is unknown or was never started changes nothing either, and is recorded as ``ack_spurious``.
+        batch that is unknown, superseded or was never started changes nothing either, and is recorded as
+        ``ack_spurious``.
 
         :param receipt: the sink's receipt
         :param advance: whether to move the checkpoint; False if the caller calls :meth:`advance` after several receipts

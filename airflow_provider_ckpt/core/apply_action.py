@@ -57,9 +57,9 @@ def apply(pipeline_state: PipelineState, action: Action, *, reason: str) -> list
 
 
 def _change_sink(pipeline_state: PipelineState, action: Action, reason: str) -> list[Event]:
-    """Rewind partitions, read again ranges that the sink has lost, and hold batches: those that the action lists.
+    """Apply an action on a changed sink: rewind its partitions, read its ranges again, and hold its batches.
 
-    The sink may contain rows of the held batches without a receipt. All checks precede the first change, so that a
+    A batch is held if the sink may contain its rows without a receipt. All checks precede the first change, so that a
     refused action changes nothing.
 
     :param pipeline_state: the pipeline's partitions, which are changed
@@ -90,10 +90,11 @@ def _check_cancelled_replays(pipeline_state: PipelineState, action: Action) -> N
 
 
 def cancel_replays(pipeline_state: PipelineState, names: Iterable[str], reason: str) -> list[Event]:
-    """Plan the rest of side partitions that replay dead letters, then skip all of their unresolved batches.
+    """Cancel replays of dead letters: skip everything that their side partitions have not delivered yet.
 
-    The rest is planned because only batches can be skipped. A rewind, a resend or a refresh reads the records of these
-    dead letters again. Without this step, the records would be delivered twice.
+    Only batches can be skipped, so the positions that are not planned yet are planned first. The caller is an action or
+    a refresh that reads the records of these dead letters again; if the replays went on, the records would be delivered
+    twice.
 
     :param pipeline_state: the pipeline's partitions, which are changed
     :param names: ids of the side partitions

@@ -1,4 +1,4 @@
-"""Attempts of batches: begin an attempt, and end an attempt that got no receipt (semantics, section 1).
+"""Begin the attempts of batches, and end those that got no receipt (semantics, section 1).
 
 No attempt begins before the batch's ``not_before``. With at-most-once delivery, beginning an attempt resolves the batch
 as ``sent``, so that it is never sent again. An attempt that was abandoned, fenced, cancelled or never executed, or that

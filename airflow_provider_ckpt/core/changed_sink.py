@@ -103,8 +103,8 @@ class SinkState:
     :param missing: batches whose receipts the ledger knows and the sink no longer has
     :param unreadable: a sentence that names the receipts which are gone or damaged; None if all can be read
     :param lost_batches: batches whose rows the sink knows to be gone, and whose receipts it therefore does not return
-    :param other_target: the part of an error message about a target that is not the one to which the pipeline has
-        delivered; None to compose it from the two identities
+    :param other_target: the sink's own description of the difference ``other_target`` for the error message; None if
+        the message shall name the two identities
     """
 
     epoch: int
@@ -120,10 +120,10 @@ class SinkState:
 def differences(known: ExpectedSinkState, found: SinkState) -> list[SinkDifference]:
     """Return the differences between the sink and the state in which the ledger left it; empty if a run may continue.
 
-    A target with the same identity may have another location. Properties that the ledger does not know yet are not
-    compared. If the location differs and the identity is not known to be the same, ``other_location`` is the only
-    difference returned, or none if the target at the location that the ledger knows cannot contain rows of this
-    pipeline.
+    Properties that the ledger does not know yet are not compared. A target that has the known identity may have moved
+    to another location. If the location differs and the identity does not prove that it is the same target, the
+    pipeline names another target. The result is then ``other_location`` alone, or empty if no batch of this pipeline
+    can have left rows in the former target.
 
     :param known: the state in which the ledger left the sink
     :param found: the state of the sink now

@@ -56,7 +56,7 @@ It receives the column's name, the old type and the new type.
 
 
 def find_changes(before: Sequence[VersionColumn], now: Sequence[SourceColumn], is_wider: IsWider) -> Sequence[Change]:
-    """Return the changes from the columns of the current schema version to those that the source has now.
+    """Return the changes between the columns of the current schema version and the columns that the source has now.
 
     Columns are matched by name. A renamed column keeps its number in the database: if the source has the number of a
     column under a name that the version does not have, that column was renamed, even if a new column has its old name.

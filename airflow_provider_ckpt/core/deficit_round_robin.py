@@ -1,13 +1,15 @@
 """Choose the tables of a declaration that may work now, by deficit round robin, so that no table starves.
 
-A *turn* is a period in which one table works, wave by wave; only some tables have a turn at the same time. At the
-beginning of a turn the table gets a quantum of records. The turn ends when the table has read that many records and
-another table waits. Records beyond the quantum are the table's deficit, which its later quanta repay.
+A *turn* is a period in which one table sends its records, wave by wave; the number of tables that have a turn at the
+same time is limited. At the beginning of a turn the table gets a quantum of records. The turn ends when the table has
+read that many records and another table waits. Records that it read beyond the quantum are the table's deficit, which
+is subtracted from its later quanta.
 
-A table is *in progress* from its first turn until it pauses or ends; only some tables are in progress at the same time,
-since each holds a lease and connections. While another table waits to be in progress and none can be, a table that has
-had a number of turns, or that sleeps, is to *pause*: it is no longer in progress, and waits behind the others. A table
-that cannot pause goes on taking turns. The decisions are pure: the caller runs the tables.
+A table is *in progress* from its first turn until it pauses or ends. The number of tables in progress is limited too,
+since each holds a lease and connections. If this limit is reached while another table waits for its first turn, a table
+that has had a certain number of turns, or that sleeps, is to *pause*: it is then no longer in progress, and waits
+behind the others. A table that is not able to pause continues to take turns. The functions only decide; the caller runs
+the tables.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ class DeficitRoundRobin:
 
         A table that still has a deficit after it got its quantum goes back to the end of the queue.
 
-        :return: those of the tables that were not in progress before, and are from now on
+        :return: the tables that this call has put in progress
         """
         fresh = []
         while len(self._working) < self.at_once and (table := self._next()) is not None:
@@ -77,10 +79,10 @@ class DeficitRoundRobin:
         return not (self._working | set(self._waiting)) - {table}
 
     def charge(self, table: str, records: int) -> None:
-        """Subtract the records of a wave from a table's quantum.
+        """Subtract the records of a wave from a table's quantum, and end the table's turn if the quantum is used up.
 
-        The table's turn ends if the quantum is used up and another table can begin a turn. A wave that read nothing,
-        because its batches failed, ends the turn as well. A table that sleeps has no turn to end.
+        The turn ends only if another table can begin a turn, or waits to be in progress in its place. A wave that read
+        nothing, because its batches failed, uses up the quantum as well. A table that sleeps has no turn to end.
 
         :param table: the table
         :param records: number of records that the wave has read
@@ -94,7 +96,7 @@ class DeficitRoundRobin:
         elif self._next() is not None:
             self._working.remove(table)
             self._waiting.append(table)
-        elif self._credit[table] <= 0:  # rounds in which no other table takes part
+        elif self._credit[table] <= 0:  # no other table waits, so the next quantum begins at once
             self._credit[table] = self._credit[table] % self.quantum or self.quantum
             self._turns[table] += 1
 
@@ -151,9 +153,9 @@ class DeficitRoundRobin:
 
     @property
     def _is_crowded(self) -> bool:
-        """True if no further table can be in progress, and more tables wait for that than have been told to pause.
+        """True if the limit of tables in progress is reached, and another table has to pause for one that waits.
 
-        Always False if no table pauses.
+        Tables that are to pause already make room for as many tables that wait. Always False if no table pauses.
         """
         if self.turns_each is None or len(self._turns) < self.most_in_progress:
             return False

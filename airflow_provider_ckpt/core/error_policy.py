@@ -1,4 +1,4 @@
-"""The error policy: retry, dead-letter, skip or halt, by an error's type and SQLSTATE (semantics, section 7)."""
+"""Choose the action for an error by its type and SQLSTATE: retry, dead-letter, skip or halt (semantics, section 7)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _RETRIED_WHEN_RECOVERABLE = frozenset(
     {ErrorType.KAFKA_PRODUCER, ErrorType.KAFKA_CONSUMER, ErrorType.SINK, ErrorType.SOURCE}
 )
 _DROPS = (ErrorAction.DEAD_LETTER, ErrorAction.SKIP_AND_LOG)
-"""Actions that give up the record: it is not delivered, and the run goes on."""
+"""Actions after which the record is not delivered and the run goes on."""
 
 
 def default_action(error: ErrorInfo) -> ErrorAction:
@@ -53,7 +53,7 @@ def refuse_dropping_overrides(overrides: Mapping[ErrorType, ErrorAction]) -> Non
     """Refuse an ``error_policy`` that would drop records after an error that must halt the run (semantics, section 7).
 
     :param overrides: actions that replace the default ones, by error type
-    :raises ValueError: if one would skip or dead-letter records after an error that always halts
+    :raises ValueError: if an override would skip or dead-letter records after an error that always halts the run
     """
     for kind, action in overrides.items():
         if action in _DROPS and always_halts(kind):

@@ -181,9 +181,9 @@ class ConfigError(CkptError):
 
 
 class MissingConnectionError(ConfigError):
-    """Error of a connection that is not defined, or whose secrets backend did not answer.
+    """Error of an Airflow connection that is not defined, or whose secrets backend did not answer.
 
-    Airflow reports both in the same way.
+    Airflow reports both cases in the same way, so they cannot be told apart.
     """
 
     type = ErrorType.CONFIG_MISSING
@@ -288,7 +288,7 @@ class DeadlineError(CkptError):
 
 
 class LeaseBusyError(CkptError):
-    """Error of a run that cannot start, because another run holds the pipeline's lease, which has not expired."""
+    """Error of a run that cannot start, because another owner holds the pipeline's lease, which has not expired."""
 
     type = ErrorType.STALE_EPOCH
 
@@ -300,9 +300,9 @@ class LedgerUnavailableError(CkptError):
 
 
 class OffsetCommitError(LedgerUnavailableError):
-    """Error of a settlement that could not be stored in the ledger in time.
+    """Error of a run that could not store the verdicts of batches in the ledger in time.
 
-    The checkpoint does not move, and nothing is lost.
+    The checkpoint does not move, and nothing is lost: the next run reads the verdicts from the sink's receipts.
     """
 
     type = ErrorType.OFFSET_COMMIT
@@ -315,7 +315,7 @@ class LedgerStateError(CkptError):
 
 
 class EngineError(CkptError):
-    """Error of a Spark that could not be started, or was lost during a run.
+    """Error of a Spark application that could not be started, or was lost during a run.
 
     The results of the wave's batches are unknown until the sink's receipts are read.
     """

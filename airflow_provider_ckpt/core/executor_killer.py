@@ -49,7 +49,7 @@ class IsolatingPartition(HoldingPartition):
         A batch that kills its executor would otherwise do so in every attempt.
 
         :param ticket: the open attempt
-        :param limit: number of deaths, over all attempts of the batch, after which it is held
+        :param limit: number of deaths, since the batch was planned or last released, at which it is held
         :return: the events for the audit log
         :raises LedgerStateError: if the attempt is not the open one
         """

@@ -30,7 +30,7 @@ class HoldingPartition(AttemptingPartition):
         return HeldTicket(batch.key), [self._event("held", batch.key.seq, reason=reason)]
 
     def release(self, ticket: HeldTicket) -> tuple[PlannedTicket, list[Event]]:
-        """Return a held batch to ``planned``, with its counters reset, so that it gets all attempts once more.
+        """Plan a held batch again; its counts of failures and rounds are reset, so that it gets all attempts again.
 
         :param ticket: the held batch
         :return: the ticket that is needed to begin or skip the batch, and the events for the audit log

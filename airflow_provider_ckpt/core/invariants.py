@@ -45,7 +45,10 @@ class Violation:
 
 
 Findings = Iterator[tuple[str, int | None]]
-"""Violations of one invariant: of each the message, and the source position or None if there is no single one."""
+"""Pairs of a message and a source position, one for each violation of an invariant.
+
+The position is None if the violation has no single position.
+"""
 
 StateCheck = Callable[[AcknowledgingPartition, list[RangeReceipt]], Findings]
 """Function that checks one invariant on a partition.

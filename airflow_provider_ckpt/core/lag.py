@@ -62,7 +62,7 @@ def known_lag(lags: Mapping[str, int | None]) -> int:
 
 
 def not_begun(lags: Mapping[str, int | None]) -> list[str]:
-    """Return the ids of the partitions whose lag is unknown, because their first batch has no verdict yet; sorted.
+    """Return the sorted ids of the partitions whose lag is unknown, because their checkpoint is still ``start``.
 
     :param lags: number of positions by partition; None if the lag is unknown
     """

@@ -36,7 +36,7 @@ def distribute(tasks: Iterable[BatchTask], lanes: int, *, pinned: bool) -> list[
 def first_of_each_partition(due: Sequence[Batch], *, pinned: bool) -> list[Batch]:
     """Return the first batch of each partition if the pipeline is pinned, else all batches.
 
-    Waves that may only start one batch of a partition use this to keep the partition's order.
+    A wave that may contain only one batch of each partition consists of these, so that the partition's order is kept.
 
     :param due: batches that may start now, in order
     :param pinned: whether the pipeline is pinned: a partition's batches take effect in order
@@ -50,12 +50,13 @@ def first_of_each_partition(due: Sequence[Batch], *, pinned: bool) -> list[Batch
 
 
 def without_blocked(due: Sequence[Batch], candidates: Sequence[Batch]) -> list[Batch]:
-    """Return the due batches, leaving out each batch that follows a batch of its partition which is not due yet.
+    """Return the due batches without those that would overtake an earlier batch of their partition.
 
-    This preserves the order of a pinned pipeline (semantics, section 6).
+    A batch is left out if a batch of its partition with a lower seq is not due yet. This preserves the order of a
+    pinned pipeline (semantics, section 6).
 
     :param due: the batches whose next attempt may start now
-    :param candidates: all batches that could be started now or later
+    :param candidates: all batches that wait for an attempt, due or not, in order of seq
     """
     ready = {batch.key for batch in due}
     waiting: dict[str, int] = {}

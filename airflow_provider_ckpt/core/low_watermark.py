@@ -1,7 +1,7 @@
-"""Compute the low watermark: it follows the checkpoint at the distance ``recovery.window`` (semantics, section 5).
+"""Compute the low watermark of a partition: the checkpoint one ``recovery.window`` ago (semantics, section 5).
 
-Recovery compares nothing below it with the source. If the low watermark must pass a range whose batch has no verdict
-yet, this is recorded as an event, and the range continues to block the checkpoint.
+The action ``recover`` compares no positions below the low watermark with the source. If the low watermark must pass a
+range whose batch has no verdict yet, this is recorded as an event, and the range continues to block the checkpoint.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def low_watermark(low: int, committed: int, earlier: PartitionSnapshot | None) -
     """Return the new low watermark: the position of the checkpoint one recovery window ago.
 
     If batches that were already planned at that time still block the checkpoint, the low watermark passes them as well,
-    because the window limits what recovery compares; :func:`expiry_events` reports them. The low watermark never moves
-    back.
+    because recovery compares only positions that were planned within the window; :func:`expiry_events` reports such
+    batches. The low watermark never moves back.
 
     :param low: the low watermark so far
     :param committed: the checkpoint

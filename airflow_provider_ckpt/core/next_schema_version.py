@@ -14,9 +14,9 @@ from airflow_provider_ckpt.core.schema_policy import SchemaPolicy
 from airflow_provider_ckpt.core.schema_version import ColumnState, SourceColumn, VersionColumn
 
 CAN_WAIT = (ChangeKind.NEW, ChangeKind.ADMITTED)
-"""Kinds of changes that wait until all planned batches are resolved: a new column, and one that is refused no longer.
+"""Kinds of changes that wait until all planned batches are resolved: ``new_column`` and ``admitted_column``.
 
-They can wait, since the batches that were planned before can still be read without that column.
+These changes can wait, since the batches that were planned before can still be read without the column.
 """
 
 _REFUSED = "each row with a value in it becomes a dead letter"
@@ -24,7 +24,7 @@ _REFUSED = "each row with a value in it becomes a dead letter"
 
 @dataclass(frozen=True, slots=True)
 class ColumnUse:
-    """A pipeline's use of its source's columns, apart from copying them to the target.
+    """Roles of a source's columns in a pipeline, beyond being copied to the target.
 
     :param positions: names of the cursor column and the key columns; of their changes, only a wider type is allowed
     :param chosen: whether ``transform.select`` or a Python function determines the columns of the target, so that no

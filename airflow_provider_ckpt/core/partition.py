@@ -94,7 +94,9 @@ class Partition(IsolatingPartition):
         return [self._event("skipped", batch.key.seq, reason=reason, range=span), *self.advance()]
 
     def supersede(self, seq: int) -> list[Event]:
-        """Mark an unresolved batch as superseded: by a rewind, or by a receipt of another batch for its positions.
+        """Mark an unresolved batch as superseded, so that it is not sent any more.
+
+        A rewind supersedes batches, and so does the sink's receipt of another batch for the same positions.
 
         :param seq: the batch's seq
         :return: the events for the audit log

@@ -25,7 +25,7 @@ class PartitionView:
     The list ``passed`` collects the resolved batches over which the checkpoint moves; the ledger merges their receipts.
 
     :param partition: the partition's id
-    :param generation: the generation; it grows with every rewind
+    :param generation: the number of the generation; every rewind or refresh begins one with a higher number
     :param base: the generation's first position
     :param committed: the checkpoint, the next position to read after a restart; None for ``base``
     :param next_seq: the seq of the next planned batch
@@ -80,7 +80,7 @@ class PartitionView:
     def gaps(self) -> list[Range]:
         """Return the ranges between the checkpoint and the end of the plan that no batch covers, to be planned again.
 
-        They arise where an imported receipt supersedes a batch and covers only a part of its range.
+        Such a range remains if a receipt imported from the sink supersedes a batch and covers only a part of its range.
         """
         if self.planned_end <= self.committed:
             return []
@@ -88,9 +88,9 @@ class PartitionView:
         return subtract(Range(self.committed, self.planned_end), covered)
 
     def unplanned(self) -> list[Range]:
-        """Return the ranges for which batches have yet to be planned, as far as their end is known.
+        """Return the ranges of known extent that no batch covers yet: the gaps, and the rest of a side partition.
 
-        These are the gaps and, in a side partition, the rest up to its end. A source partition has no fixed end.
+        A source partition has no fixed end, so that only its gaps are returned.
         """
         rest = [Range(self.planned_end, self.limit)] if self.limit is not None and self.planned_end < self.limit else []
         return [*self.gaps(), *rest]

@@ -66,7 +66,7 @@ class PipelineState:
         return found
 
     def drain(self, *, reason: str) -> list[Event]:
-        """Enter the phase ``draining``: no batch is planned or started any more; batches in flight are settled.
+        """Enter the phase ``draining``: no batch is planned or started any more; batches in flight are still settled.
 
         :param reason: the actor's reason, stored in the event
         :return: the event for the audit log

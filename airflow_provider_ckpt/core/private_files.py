@@ -1,8 +1,8 @@
 """Create files and directories that only the current user can read.
 
-Their modes are 0600 and 0700 under any umask, and links are refused. The provider uses this for everything that it
-writes for itself, such as dead letters, receipts, the file of a ledger, the input of Spark and class archives. The
-files that a sink delivers are not created here, because other users read them.
+Files get mode 0600 and directories 0700 under any umask, and symbolic links to files are refused. The provider uses
+this module for the files of its own, such as dead letters, receipts, the file of a ledger, the input of Spark and class
+archives. The files that a sink delivers are not created here, because other users read them.
 """
 
 from __future__ import annotations

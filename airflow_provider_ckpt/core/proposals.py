@@ -1,8 +1,8 @@
 """Define proposals: actions that a user requests, and that a user approves before they are carried out.
 
-The ledger stores the proposal, so that no data passed between Airflow tasks decides what is done or by whom. Each
-proposal has an id that can be used once. Its digest covers the action, its actor and its reason, so that exactly what
-was approved is carried out.
+A task carries out the proposal that the ledger stores, and takes neither action nor actor from XCom. Each proposal has
+an id that can be used once. Its digest covers the action, its actor and its reason, so that an approval is valid for
+exactly these.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _REQUEST_AGAIN = "Nothing was changed. Request it again: trigger the DAG again."
 
 
 class ProposalState(StrEnum):
-    """State of a proposal; only an approved one can be carried out.
+    """State of a proposal; only an approved proposal can be carried out.
 
     - ``open``: waits for an approval
     - ``approved``, ``rejected``: a user has decided
@@ -102,7 +102,7 @@ def require_state(proposal: Proposal, state: ProposalState, *, expected: Proposa
 
 
 def no_proposal_error(origin: str) -> LedgerStateError:
-    """Return the error for a step that needs the proposal of a task, if that task has stored none in the ledger.
+    """Return the error for a task that looks in the ledger for the proposal of an earlier task and finds none.
 
     :param origin: the Airflow task that should have proposed an action: DAG, run and task
     """

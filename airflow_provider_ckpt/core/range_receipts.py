@@ -1,4 +1,4 @@
-"""Range receipts: sums of the receipts of adjacent batches, whose single receipts the ledger does not keep.
+"""Range receipts: sums of the receipts of adjacent batches, kept by the ledger in place of the single receipts.
 
 Receipts below the low watermark are merged by ``ledger/store/receipts.py``, so that the ledger stays small: the number
 of range receipts grows with the gaps between them, not with the number of batches.
@@ -114,7 +114,7 @@ Place = tuple[int, str]
 
 
 def group_by_partition(items: Iterable[RangeReceipt]) -> dict[Place, list[RangeReceipt]]:
-    """Return range receipts grouped by generation and partition.
+    """Return range receipts as lists by generation and partition.
 
     Only range receipts of the same generation and partition can be merged or compared.
     """

@@ -19,7 +19,7 @@ from airflow_provider_ckpt.core.rewind import rewind
 from airflow_provider_ckpt.core.tickets import Event
 
 LOST_REWIND = "the sink holds receipts of a rewind that this ledger has forgotten"
-"""Reason in the audit log for a rewind that this ledger had lost, and has repeated to match the sink's receipts."""
+"""Reason in the audit log for a rewind that was lost with a part of the ledger, and that reconciliation repeats."""
 
 
 def reconcile(partition: Partition, receipts: Iterable[Receipt], *, epoch: int) -> list[Event]:
@@ -88,9 +88,10 @@ def _settle_generation(partition: Partition, receipts: Sequence[Receipt], epoch:
 
 
 def matches_batch(partition: Partition, receipt: Receipt) -> bool:
-    """Return whether the ledger has begun a receipt's batch, with the same range; if not, the receipt must be imported.
+    """Return whether a receipt belongs to a batch that the ledger has begun; otherwise the receipt must be imported.
 
-    A batch that the checkpoint has passed counts as begun, and a superseded one does not.
+    The ranges of the batch and the receipt must be equal. A batch that the checkpoint has passed counts as begun, a
+    superseded batch does not.
 
     :param partition: the partition
     :param receipt: a receipt of the partition's current generation

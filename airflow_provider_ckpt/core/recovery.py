@@ -160,9 +160,11 @@ class PartitionAccount:
 def find_missing(
     accounts: Iterable[PartitionAccount], *, before: datetime, compare: SourceComparison | None = None
 ) -> list[MissingRange]:
-    """Return the ranges above the low watermarks with records that were never read, each position once, in order.
+    """Return the ranges above the low watermarks that contain, or may contain, records that were never read.
 
-    :param accounts: the accounts of all partitions of a pipeline
+    They are in order of partition and position, and contain each position once.
+
+    :param accounts: the receipts and batches of every partition of a pipeline
     :param before: receipts claimed after this time are too young to be compared
     :param compare: function that compares the receipted ranges with the source; None to find only ranges without a
         receipt, without reading the source
@@ -216,8 +218,8 @@ def comparable_ranges(
     partitions replace the earlier receipts whose ranges they cover completely. A range that a side partition is still
     going to read is added to the ranges that it overlaps, as ``pending``.
 
-    :param account: the account of the source partition
-    :param sides: the accounts of the side partitions that read ranges of this source partition again
+    :param account: receipts and batches of the source partition
+    :param sides: receipts and batches of the side partitions that read ranges of this source partition again
     :param before: receipts claimed after this time are too young to be compared
     :return: the ranges, each with the receipts of the side partitions that have read parts of it again
     """
@@ -256,7 +258,7 @@ def comparable_ranges(
 
 
 def _adds_late_records(receipt: RangeReceipt, newer: Sequence[RangeReceipt], older: Sequence[RangeReceipt]) -> bool:
-    """Return whether a range receipt is of a recovery that read late records inside a larger range read before.
+    """Return whether a range receipt belongs to a recovery that read late records inside a larger range read before.
 
     Such a receipt adds to the earlier one. A recovery's receipt of exactly the same range replaces the earlier receipt
     instead: it belongs to a range that the sink had lost and that was sent again.
@@ -306,7 +308,7 @@ def _is_partly_uncovered(span: Range, covered: Sequence[Range]) -> bool:
 
 
 def not_covered(ranges: Iterable[Range], covered: Iterable[Range]) -> list[Range]:
-    """Return those of some ranges that other ranges do not contain completely, each as a whole.
+    """Return the ranges that other ranges do not cover completely; a range that is partly covered is returned whole.
 
     :param ranges: the ranges
     :param covered: the other ranges

@@ -4,9 +4,9 @@ A refresh covers the positions ``0 <= p < rows_end`` with batches that lanes wri
 ``rows_end`` with the *publishing batch*: its transaction replaces the target's rows by the staged rows. So the
 checkpoint is at ``rows_end`` when every row is staged, and past it when the refresh is published.
 
-All batches of a generation read one snapshot of the source, which ends with the process that holds it. Another process
-therefore does not continue the refresh: its generation ends without being published, unless a user has approved the
-publication and the sink still has all staged rows.
+All batches of a refresh read one snapshot of the source. The snapshot ends with the process that holds it, so another
+process cannot read the rest, and begins a new refresh instead. The exception is a refresh of which all rows are staged
+and whose publication a user has approved: another process may publish it.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class RefreshExtent:
     :param rows_end: end of the positions that contain rows; the publishing batch covers the position ``rows_end``
     :param snapshot: id of the source's snapshot, which all batches read
     :param detail: JSON-ready values that the source's reader needs for each batch
-    :param questioned: whether the publishing batch was held because of the number of rows; if it is planned again, a
-        user has released it
-    :param abandoned_from: first of the consecutive generations directly before this one that were refreshes and were
-        not published; None if the generation before was published, or was no refresh
+    :param questioned: whether the publishing batch was held because of the number of rows; if it is planned
+        nevertheless, a user has released it
+    :param abandoned_from: if one or more refreshes directly before this one were not published, the generation of the
+        first of them; otherwise None
     """
 
     rows_end: int
@@ -77,11 +77,11 @@ class RefreshExtent:
         return {REFRESH: data}
 
     def after(self, partition: Partition, ended: RefreshExtent | None, *, skipped: bool) -> Self:
-        """Return a copy of this extent for a refresh that begins now, with its ``abandoned_from``.
+        """Return a copy of this extent with ``abandoned_from`` set, for a refresh that begins now.
 
-        :param partition: the partition, still in the generation before
-        :param ended: extent of the refresh of that generation; None if that generation is no refresh
-        :param skipped: whether a user has skipped the publishing batch of that refresh
+        :param partition: the partition, still in the generation before the new refresh
+        :param ended: extent of the refresh of that previous generation; None if it is no refresh
+        :param skipped: whether a user has skipped the publishing batch of the previous refresh
         """
         if ended is None or not (skipped or is_unpublished(partition, ended)):
             return replace(self, abandoned_from=None)
@@ -111,11 +111,11 @@ class RefreshStep(Enum):
 def next_step(
     partition: Partition, extent: RefreshExtent | None, *, own: bool, begun: bool, is_staged: Callable[[], bool]
 ) -> RefreshStep:
-    """Return the next step of a run for a partition.
+    """Return the next step of a run for a partition that is replicated by refreshes.
 
-    A held batch waits for a user. A refresh that is not published yet is continued by the process that holds its
-    snapshot. Another process continues it only if a user has released its publishing batch and the sink still has all
-    staged rows. Otherwise the run begins a new refresh, at most one for each partition.
+    If a batch is held, the run waits for a user. The process that holds the snapshot of an unpublished refresh
+    continues this refresh. Another process continues it only if a user has released its publishing batch and the sink
+    still has all staged rows. Otherwise the run begins a new refresh, at most one for each partition.
 
     :param partition: the partition
     :param extent: extent of the refresh of the partition's generation; None if there is none

@@ -1,6 +1,6 @@
 """Refuse a command of a run whose epoch is stale: a newer epoch was granted since (semantics, section 4).
 
-Every command that writes to the ledger makes this check while it locks the row of the lease.
+Every command by which a run writes to the ledger makes this check while it locks the row of the lease.
 """
 
 from __future__ import annotations

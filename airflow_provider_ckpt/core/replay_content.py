@@ -15,10 +15,10 @@ from airflow_provider_ckpt.core.ranges import Range
 
 
 def may_overwrite(key: BatchKey) -> bool:
-    """Return whether a batch's records may replace rows of the target that have the same key.
+    """Return whether a batch's records may replace rows of the target that have the same key: False for a replay.
 
-    The records of a replay may not, because the row may be newer. A replayed record whose key exists in the target is
-    refused and becomes a dead letter again.
+    A dead letter that is replayed may be older than the row. If its key exists in the target, the record becomes a dead
+    letter again.
 
     :param key: the batch
     """
@@ -30,7 +30,7 @@ class PositionedDeadLetters:
     """Consecutive dead letters of one batch, with their position in a replay.
 
     :param dead_letters: the dead letters
-    :param start: position of the first of them in the replay; a replay numbers its dead letters from 0
+    :param start: position in the replay, which numbers its dead letters from 0, of the first dead letter that is sent
     """
 
     dead_letters: DeadLetters
@@ -62,7 +62,7 @@ class Replay:
         """Create a replay from dead letters that are sorted by age.
 
         :param dead_letters: groups of consecutive dead letters, oldest first
-        :param newest_first: whether to send them in the reverse order
+        :param newest_first: whether the newest dead letter is sent first
         """
         return cls(tuple(reversed(dead_letters)) if newest_first else tuple(dead_letters), newest_first)
 

@@ -67,7 +67,7 @@ def resend_range(pipeline_state: PipelineState, source: str, span: Range) -> tup
 
 
 def require_resolved(pipeline_state: PipelineState, source: str, span: Range) -> None:
-    """Raise an error if a batch is still to deliver a part of a range, so that reading it again would deliver it twice.
+    """Raise an error if a part of a range is not resolved yet; reading the range again would deliver that part twice.
 
     :param pipeline_state: the pipeline's partitions
     :param source: the source partition's id

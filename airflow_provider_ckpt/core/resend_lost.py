@@ -105,7 +105,7 @@ def _lost(partition: Partition, receipted: RangesByPartition, first: int, skippe
 def _is_tail(
     partition: Partition, lost: Sequence[Range], receipted: RangesByPartition, skipped: RangesByPartition
 ) -> bool:
-    """Return whether everything after the first lost position is lost, so that a rewind delivers no record twice.
+    """Return whether the sink has lost everything after the first lost position, so a rewind delivers no record twice.
 
     :param partition: the source partition
     :param lost: its lost ranges, in order

@@ -69,7 +69,7 @@ class DeliveryPolicy:
         return choose_action(error, self.overrides, dead_letters=self.dead_letters)
 
     def is_last_attempt(self, batch: Batch) -> bool:
-        """Return whether a batch's open attempt, or the next attempt of a planned batch, is the last that is allowed.
+        """Return whether a batch's open or next attempt is the last attempt of its last round.
 
         :param batch: the batch, planned or in flight
         """

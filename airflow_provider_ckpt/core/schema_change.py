@@ -48,9 +48,9 @@ def decide(
 ) -> NextVersion | Waiting | Frozen | None:
     """Decide how a run reacts to the source's columns before it plans.
 
-    A new column is applied only when every planned batch is resolved. A change of a column that planned batches read
-    cannot wait for these batches, since they can no longer be read as they were planned: they are read under the
-    version that has the change.
+    A new column, or one that is no longer refused, is applied only when every planned batch is resolved. Any other
+    change is applied at once: planned batches can no longer be read with the former columns, so they are read under the
+    new schema version.
 
     :param before: columns of the current schema version
     :param now: columns of the source
@@ -82,9 +82,10 @@ def decide(
 
 
 def is_followed(before: Sequence[VersionColumn], now: Sequence[SourceColumn], policy: SchemaPolicy) -> bool:
-    """Return whether a schema version has exactly the source's columns, and refuses none that the policy now admits.
+    """Return whether a schema version fits the source's columns and the policy, so that no new version is needed.
 
-    A refused column makes each row with a value in it a dead letter.
+    This is so if the version has exactly the source's columns, and the policy still refuses each column that the
+    version refuses. A refused column makes each row with a value in it a dead letter.
 
     :param before: columns of the version
     :param now: columns of the source
@@ -179,8 +180,9 @@ def _moves_positions(change: Change, use: ColumnUse) -> bool:
 def _keys(change: Change, policy: SchemaPolicy, is_wider: IsWider) -> list[str]:
     """Return the keys of the section ``schema`` that must all allow a change, such as ``new_column`` for a new column.
 
-    A rename needs ``renamed_column`` and, unless that is ``follow``, the keys of a dropped and of a new column. If a
-    refused column gets back the type of the target's column with its new name, no key for types is needed.
+    A rename needs ``renamed_column`` and, unless that is ``follow``, the keys of a dropped and of a new column. A
+    rename that also changes the type needs a key for types too, except for a refused column whose new type is that of
+    the target's column.
 
     :param change: the change
     :param policy: the policy for this column

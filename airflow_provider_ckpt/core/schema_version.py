@@ -65,16 +65,16 @@ class VersionColumn:
 
     @property
     def refused_by(self) -> str:
-        """Key in the pipeline's policy of schema changes because of which the column is refused.
-
-        It is ``new_column`` if the column counts as new, else ``other_type``.
+        """Key of the section ``schema`` because of which the column is refused: ``new_column`` or ``other_type``.
 
         The value has a meaning only for a refused column.
         """
         return "other_type" if self.kept and not self.added_again else "new_column"
 
     def gets_back_type(self, kind: str) -> bool:
-        """Return whether the column is refused for its type, and a type is that of the target's column.
+        """Return whether a new type ends the refusal of the column: it was refused for its type, and now fits again.
+
+        A type fits if it is that of the target's column.
 
         :param kind: the type that the column has in the source now
         """
@@ -119,10 +119,10 @@ class SchemaVersion:
 
     @property
     def followed(self) -> str:
-        """Digest of the columns of the source that the version follows: all but those that it refuses.
+        """Digest of the source's columns that the version reads or leaves out, but does not refuse.
 
-        It is compared with the digest in a user's acceptance, to find out whether the version applies all accepted
-        columns.
+        A run compares this digest with the one in a user's acceptance, to find out whether the version applies all
+        accepted columns.
         """
         gone = (ColumnState.NULL, ColumnState.REFUSED)
         return fingerprint(column for column in self.columns if column.state not in gone)

@@ -1,8 +1,8 @@
-"""Decide when receipts are settled into the ledger while a wave is still running: by batch counts or by a timer.
+"""Decide when receipts are settled, that is stored in the ledger, during a wave: by batch counts or by a timer.
 
-Settling early moves the checkpoint before the wave ends; settling for each batch would cost a transaction of the ledger
-each time. The thresholds are those of KurrentDB's persistent subscriptions. All counts are numbers of batches. The
-functions are pure: counts and elapsed time are arguments.
+Settling during a wave moves the checkpoint before the wave ends, but each settlement costs a transaction of the ledger.
+The thresholds are those of KurrentDB's persistent subscriptions. All counts are numbers of batches. The functions are
+pure: counts and elapsed time are arguments.
 """
 
 from __future__ import annotations

@@ -32,9 +32,9 @@ def replay(pipeline_state: PipelineState, source: str, dead_letters: Replay) -> 
 def restore_replay(
     pipeline_state: PipelineState, source: str, generation: int, dead_letters: Replay
 ) -> tuple[Partition, list[Event]]:
-    """Restore a side partition of dead letters that this ledger has lost, with its former generation.
+    """Add a side partition that replays dead letters and that this ledger has lost, with its former generation.
 
-    The sink's receipts name that generation, so they match the restored side partition.
+    The generation is known from the sink's receipts, which then match the restored side partition.
 
     :param pipeline_state: the pipeline's partitions, which are changed
     :param source: the source partition's id
@@ -62,7 +62,7 @@ def add_side_partition(
     :param source: the source partition's id
     :param span: the positions of the side partition
     :param generation: the generation; None for the next one of the pipeline
-    :param more: further details for the event
+    :param more: JSON-ready details to add to the event
     :return: the side partition, and the events for the audit log
     """
     number = generation or pipeline_state.generation + 1

@@ -1,8 +1,8 @@
 """Audit: compare a pipeline's ledger with its sink, by receipts, dead letters, and rows and files of the target.
 
-The functions are pure: the content of both sides is given as values, and each difference is returned with its batch and
-the step that resolves it. The sink's receipts are the truth about delivery; a receipt that the ledger has not read yet
-is no difference.
+The functions are pure: the content of ledger and sink is given as values, and each difference is returned with its
+batch and the step that resolves it. The sink's receipt of a batch that is unresolved in the ledger is no difference,
+since the next run reads it.
 """
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ class ReceiptComparison:
 
     :param settled: receipts that the ledger knows, alone or as part of a range receipt
     :param unsettled: receipts of batches that are unresolved in the ledger; the next run settles them
-    :param collected: receipts of ended generations and side partitions, which the ledger has deleted as no longer
-        needed
+    :param collected: receipts of ended generations and side partitions that garbage collection has deleted from the
+        ledger
     :param differences: the differences found
     """
 
@@ -215,7 +215,7 @@ def compare_target_files(damaged: Iterable[str]) -> Iterator[Difference]:
 
 
 def knows_batch(recorded: LedgerSnapshot, receipt: Receipt) -> bool:
-    """Return whether the ledger knows a receipt's batch, as a batch in any state or as a part of a range receipt.
+    """Return whether the ledger knows the batch of a receipt: as a batch in any state, or as part of a range receipt.
 
     :param recorded: the content of the ledger
     :param receipt: a receipt of the sink

@@ -16,7 +16,7 @@ def group_tables(records: Mapping[str, int], groups: int) -> list[dict[str, int]
 
     :param records: number of new records of each table, by the table's name
     :param groups: maximum number of groups
-    :return: for each group, the number of records by table, the largest first; no group is empty
+    :return: for each group, the number of new records by table name, the largest first; no group is empty
     """
     packed: list[dict[str, int]] = [{} for _ in range(min(groups, len(records)))]
     loads = [(0, at) for at in range(len(packed))]

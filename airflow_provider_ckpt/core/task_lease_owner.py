@@ -1,15 +1,15 @@
 """Build and parse the names of lease owners that are tasks of DAG runs.
 
-``replication/process_lease_owner.py`` does so for lease owners that are processes.
+``replication/process_lease_owner.py`` builds the names of lease owners that are processes.
 """
 
 from __future__ import annotations
 
 
 def of_task(dag_id: str, run_id: str, pipeline: str, task: str) -> str:
-    """Return the owner name of a task of a DAG run in all its tries, or of a task group, whose tasks share the name.
+    """Return the lease owner name of a task or task group, such as ``dag:orders/manual__1/orders/replicate``.
 
-    For example: ``dag:orders/manual__1/orders/replicate``.
+    All tries of a task, and all tasks of a task group, have the same name.
 
     :param dag_id: id of the DAG
     :param run_id: id of the DAG run

@@ -1,4 +1,4 @@
-"""Tickets, which prove the state of a batch, and events of a partition's state machine.
+"""Define tickets, which prove the state of a batch, and the events of a partition for the audit log.
 
 A ticket is a small value that proves that its batch was in a certain state. A method that changes a batch takes the
 ticket of the state in which the batch must be, so that a call for a batch in another state is a type error.

@@ -85,7 +85,7 @@ class Wave:
     :param lanes: the batches of each lane
     :param seconds: seconds from the start of the wave after which a lane starts no further batch
     :param shape: JSON form of the columns that readers yield under the batches' schema version; None if the batches
-        have none, so that the columns are those of the run's job
+        have no schema version, so that readers yield the columns of the run's job
     """
 
     number: int
