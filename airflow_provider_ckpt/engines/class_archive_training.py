@@ -154,7 +154,8 @@ def _train(home: Path, archive: Path, class_path: str) -> None:
     )
     url = f"sqlite:///{home}/ckpt.db"
     migrate.upgrade(url, create=True)
-    engine = SubmitEngine(pipeline, stop_seconds=_WRITE_SECONDS)
+    # Not in the temporary folder: two trainings, of different class paths, would pause for each other, for ever.
+    engine = SubmitEngine(pipeline, stop_seconds=_WRITE_SECONDS, parent=home)
     with Ledger.open(url) as ledger:
         replicate(PipelineContext(pipeline, ledger, _no_connection, f"training:{os.getpid()}"), engine)
     if engine.error is not None or not archive.exists():

@@ -23,15 +23,17 @@ _NAME = re.compile(_PREFIX + r"(?P<host>.+)-(?P<pid>\d+)-(?P<started>\d+)-\w+")
 
 
 class RunDirectory:
-    """New directory of mode 0700 in the temporary folder, locked until it is removed or the process ends.
+    """New directory of mode 0700, locked until it is removed or the process ends.
 
+    :param parent: directory in which it is created; None for the temporary folder, where other processes see that a
+        run is in progress
     :ivar path: path of the directory
     """
 
-    def __init__(self) -> None:
+    def __init__(self, parent: Path | None = None) -> None:
         kind_and_host, pid, started = of_this_process().rsplit(":", 2)
         host = kind_and_host.partition(":")[2].replace(os.sep, "_")
-        self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{host}-{pid}-{started}-"))
+        self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{host}-{pid}-{started}-", dir=parent))
         lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         with suppress(OSError):  # on a file system without locks, only the directory's name shows the owner
             fcntl.flock(lock, fcntl.LOCK_EX)  # waits while another process tests the lock

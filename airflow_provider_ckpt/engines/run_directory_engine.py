@@ -25,6 +25,8 @@ from airflow_provider_ckpt.replication.run.engine_protocol import Check, EngineI
 from airflow_provider_ckpt.spark.driver.run_directory_protocol import LeaseHolderSide
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from airflow_provider_ckpt.config.pipeline import Pipeline
     from airflow_provider_ckpt.spark.job import Job
 
@@ -40,12 +42,19 @@ class RunDirectoryEngine(ABC):
 
     :param pipeline: the pipeline's declaration
     :param on_ready: called once Spark has started, with what :meth:`ready` returns; None to call nothing
+    :param parent: directory in which the run directory is created; None for the temporary folder
     :ivar started: whether :meth:`start` was called
     """
 
-    def __init__(self, pipeline: Pipeline, on_ready: Callable[[EngineInfo], None] | None = None) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        on_ready: Callable[[EngineInfo], None] | None = None,
+        parent: Path | None = None,
+    ) -> None:
         self._pipeline = pipeline
         self._on_ready = on_ready
+        self._parent = parent
         self._directory: RunDirectory | None = None
         self._protocol: LeaseHolderSide | None = None
         self._ready: EngineInfo | None = None
@@ -59,7 +68,7 @@ class RunDirectoryEngine(ABC):
         """
         self._check_not_killed()
         self.started = True
-        directory = self._directory = RunDirectory()  # a kill may remove it at any moment
+        directory = self._directory = RunDirectory(self._parent)  # a kill may remove it at any moment
         try:
             self._protocol = LeaseHolderSide(directory.path, notify=self._notify)
             self._protocol.write_job(job)

@@ -19,6 +19,8 @@ from airflow_provider_ckpt.engines.run_directory_engine import NOTHING_LOST, PAU
 from airflow_provider_ckpt.replication.run.engine_protocol import EngineInfo
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from airflow_provider_ckpt.config.pipeline import Pipeline
     from airflow_provider_ckpt.engines.launcher import Launcher
     from airflow_provider_ckpt.engines.run_directory import RunDirectory
@@ -36,6 +38,7 @@ class SubmitEngine(RunDirectoryEngine):
         connection the master is ``local[*]``
     :param on_ready: called with the properties of Spark once Spark has started
     :param stop_seconds: seconds that Spark may take to end by itself after the last wave, before it is killed
+    :param parent: directory in which the run directory is created; None for the temporary folder
     :ivar error: exception with which ``spark-submit`` ended; None while it runs, and if it ended without an error
     """
 
@@ -47,8 +50,9 @@ class SubmitEngine(RunDirectoryEngine):
         *,
         on_ready: Callable[[EngineInfo], None] | None = None,
         stop_seconds: float = _STOP_SECONDS,
+        parent: Path | None = None,
     ) -> None:
-        super().__init__(pipeline, on_ready)
+        super().__init__(pipeline, on_ready, parent)
         self._stop_seconds = stop_seconds
         self._launcher: Launcher | None = None
         self._thread: threading.Thread | None = None

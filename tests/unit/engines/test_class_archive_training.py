@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ckpt.engines.class_archive_training import _yielding_to_other_runs
+from airflow_provider_ckpt.engines.class_archive_training import _train, _yielding_to_other_runs
 from airflow_provider_ckpt.engines.run_directory import RunDirectory, other_run_in_progress
+from airflow_provider_ckpt.engines.submit import SubmitEngine
 
 _RUN = """
 import pathlib, sys, time
@@ -76,6 +77,21 @@ def test_a_run_of_another_process_is_seen_while_it_lasts(runs: Path) -> None:
     other.end()
     assert not other_run_in_progress()
     own.remove()
+
+
+def test_a_training_is_no_run_for_which_another_training_pauses(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = runs / "ckpt-training"
+    home.mkdir()
+    found: list[Path] = []
+
+    def launch(_: SubmitEngine, directory: RunDirectory) -> None:
+        found.append(directory.path)
+        raise RuntimeError("it is known where the run directory is")
+
+    monkeypatch.setattr(SubmitEngine, "_launch", launch)
+    with pytest.raises(RuntimeError):
+        _train(home, home / "archive.jsa", "")
+    assert [path.parent for path in found] == [home]
 
 
 def test_the_training_waits_for_the_end_of_runs_and_stands_still_during_later_ones(runs: Path) -> None:
