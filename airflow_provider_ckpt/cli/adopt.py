@@ -13,13 +13,14 @@ from airflow_provider_ckpt.core.errors import ConfigError
 
 @command(write_document)
 def adopt(args: Namespace) -> dict[str, Any]:
-    """Take over the receipts that a lost ledger has written to the sink; return the ids of both ledgers, JSON-ready.
+    """Take over the receipts of a lost ledger in the sink; return the ids of both ledgers, JSON-ready.
 
-    From then on this ledger continues the pipeline with these receipts. With ``--dry-run`` nothing is changed.
+    From then on this ledger continues the pipeline as if it had written these receipts itself. With ``--dry-run``
+    nothing is changed.
 
     :param args: arguments of the command: pipeline, ledger id, declaration, reason, dry run
     :raises ConfigError: if this ledger does not know the pipeline and no declaration is given, the reason is missing,
-        or the sink has no receipts of the lost ledger for the pipeline, or has some of this one already
+        or the sink has no receipts of the lost ledger for the pipeline, or already has receipts of this ledger
     """
     from airflow_provider_ckpt.cli.context import context_of
     from airflow_provider_ckpt.ledger_location import open_ledger

@@ -31,9 +31,9 @@ def position(text: str) -> int:
 
 
 def count(text: str) -> int:
-    """Return the whole number that a text consists of, which must be at least 1.
+    """Return the whole number, at least 1, that a text consists of.
 
-    :raises ValueError: if the text is no such number
+    :raises ValueError: if the text is not a whole number, or the number is less than 1
     """
     number = parse_whole_number(text)
     if number < 1:
@@ -63,7 +63,7 @@ DEAD_LETTER_SELECTION = (
     arg("--until", metavar="TIME", help="only records dead-lettered before this time"),
     arg("--stop-at", type=position, metavar="N", help="only the first N dead letters, oldest first"),
 )
-"""Arguments that select dead letters: by error type, batch and the time when they were stored; of these the first N."""
+"""Arguments that select dead letters by error type, batch and time of storage, and that limit their number."""
 
 QUERY = arg("--query", metavar="TEXT", help="only dead letters whose error, bytes or headers contain this text")
 

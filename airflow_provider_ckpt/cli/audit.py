@@ -1,4 +1,7 @@
-"""``airflow ckpt audit PIPELINE``: check the ledger's invariants, account for every position, compare with the sink."""
+"""``airflow ckpt audit PIPELINE``: check the ledger's invariants and that every position is accounted for.
+
+With ``--against-sink`` the ledger is also compared with the sink.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.ledger.ledger import Ledger
 
 _ALWAYS_SHOWN = ("from", "checkpoint", "planned_to")
-"""Columns of the audit's table that are always shown; any other column is left out if all of its values are 0."""
+"""Columns that the audit's table always has. Any other column is left out if all of its values are 0."""
 
 
 def _table(result: dict[str, Any], out: TextIO) -> None:
@@ -65,7 +68,7 @@ def _accepted_table(accepted: dict[str, Any], out: TextIO) -> None:
 def audit(args: Namespace) -> dict[str, Any]:
     """Check the pipeline ``args.pipeline`` in the ledger; with ``--against-sink`` also compare it with its sink.
 
-    :return: what was checked and found, JSON-ready
+    :return: the numbers of checked objects, and the violations and differences that were found, JSON-ready
     :raises FailedError: if an invariant is violated, or ledger and sink differ; it contains the result
     """
     from airflow_provider_ckpt.ledger_location import open_ledger

@@ -18,7 +18,7 @@ def hold(args: Namespace) -> dict[str, Any]:
     """Hold the batches ``args.batch``, so that no run sends them until a user releases or skips them.
 
     :return: the result of the action, JSON-ready
-    :raises LedgerStateError: if the state of a batch does not allow this, for example because it was delivered
+    :raises LedgerStateError: if a batch cannot be held in its present state, for example because it was delivered
     """
     return request_action(args, Action(ActionKind.HOLD, parse_batch_keys(args.batch)))
 
@@ -27,7 +27,7 @@ def hold(args: Namespace) -> dict[str, Any]:
 def release(args: Namespace) -> dict[str, Any]:
     """Release held batches: those of ``args.batch``, or with ``--all`` all of the pipeline.
 
-    They become ``planned`` again, and get as many attempts as new batches.
+    A released batch becomes ``planned`` again, and its attempts are counted from zero.
 
     :return: the result of the action, JSON-ready
     :raises ConfigError: if neither batches nor ``--all`` are given, or both
@@ -44,7 +44,7 @@ def skip(args: Namespace) -> dict[str, Any]:
 
     :return: the result of the action, JSON-ready
     :raises ConfigError: if the reason is missing
-    :raises LedgerStateError: if the state of a batch does not allow this, for example because it was delivered
+    :raises LedgerStateError: if a batch cannot be skipped in its present state, for example because it was delivered
     """
     with action_context(args, required_by="skip") as context:
         return skip_batches(context, args.batch)

@@ -28,11 +28,12 @@ _PROGRESS_SECONDS = 3.0
 
 
 def find_nonconformities(file: str, pipeline: Pipeline) -> list[str]:
-    """Run the conformance suite of sinks in a process of its own, and show its progress on stderr.
+    """Run the conformance suite of sinks in a separate process, show its progress on stderr, and return what fails.
 
     :param file: path of the pipeline's file, from which the suite loads the pipeline again
     :param pipeline: the pipeline, whose type of sink chooses the suite
-    :return: a sentence for each test that fails, or for the reason why the suite cannot run; empty if all tests pass
+    :return: one sentence for each test that fails, or a single sentence if the suite cannot run; empty if all tests
+        pass
     """
     from airflow_provider_ckpt.connectors import registry
 
@@ -43,7 +44,7 @@ def find_nonconformities(file: str, pipeline: Pipeline) -> list[str]:
         return ["--conformance needs pytest: install the extra testing of airflow-provider-ckpt"]
     command = [sys.executable, "-m", "pytest", "-v", "--tb=line", "-p", "no:cacheprovider", "-p", _PLUGIN]
     with (
-        TemporaryDirectory(prefix="ckpt-conformance-") as empty,  # no configuration of pytest applies there
+        TemporaryDirectory(prefix="ckpt-conformance-") as empty,  # a folder without a configuration of pytest
         TemporaryFile("w+") as errors,
         subprocess.Popen(  # noqa: S603
             [*command, f"--rootdir={empty}", "--pyargs", tests],

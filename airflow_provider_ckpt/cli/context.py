@@ -1,4 +1,4 @@
-"""Create what a command needs to work on a pipeline: its declaration, the ledger, and Airflow's connections.
+"""Create the :class:`PipelineContext` with which a command works on a pipeline: declaration, ledger, connections.
 
 The declaration comes from a file, or is the one that the pipeline's newest run stored in the ledger.
 """
@@ -35,9 +35,9 @@ def load_pipeline(file: str | PathLike[str]) -> Pipeline:
 
 
 def make_context(pipeline: Pipeline, ledger: Ledger) -> PipelineContext:
-    """Return what a command needs to work on a pipeline: declaration, ledger, connections, metrics, lease owner.
+    """Return the context in which a command works on a pipeline, for example with its ledger and its lease owner.
 
-    Connections and metrics are Airflow's. If the command acquires the pipeline's lease, this process is the owner.
+    Connections come from Airflow, and metrics go to Airflow. The lease owner is this process.
 
     :param pipeline: the declaration
     :param ledger: the open ledger
@@ -53,7 +53,7 @@ def make_context(pipeline: Pipeline, ledger: Ledger) -> PipelineContext:
 
 
 def context_of(args: Namespace, ledger: Ledger) -> PipelineContext:
-    """Return what a command needs to work on the pipeline ``args.pipeline``, as :func:`make_context` does.
+    """Return the context of the pipeline ``args.pipeline``, see :func:`make_context`.
 
     The declaration is read from ``args.file``, or from the ledger if no file is given.
 

@@ -1,8 +1,8 @@
 """Explain where the state of a DAG run in Airflow disagrees with the ledger, for ``airflow ckpt status``.
 
-Marking a DAG run as success or failed in Airflow gives no batch a verdict, so Airflow and the ledger may disagree. The
-ledger is right then. A task that runs while it is marked is stopped, which cancels its attempts
-(``operators/_on_kill.py``).
+If a user marks a DAG run as success or failed in Airflow, no batch gets a verdict by that. Airflow and the ledger then
+disagree, and the ledger is right. If a task is running when it is marked, Airflow stops it, and its open attempts are
+cancelled (``operators/_on_kill.py``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _WITHOUT_VERDICT = (BatchState.PLANNED, BatchState.IN_FLIGHT)
 def last_dag_run(status: dict[str, Any]) -> dict[str, Any] | None:
     """Return the DAG run that last worked on a pipeline, with its state and its disagreement with the ledger.
 
-    It is the DAG run that held the lease last, or else the DAG run that started batches last; None if there is neither.
+    It is the DAG run that owns the lease or, if no DAG run owns it, the DAG run that last started batches. None if
+    there is neither.
 
     :param status: the pipeline's status from the ledger
     :return: JSON-ready dict with ``dag_id``, ``run_id``, ``state`` (None if Airflow does not know the run), and
@@ -42,7 +43,7 @@ def last_dag_run(status: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def contradiction(state: str | None, status: dict[str, Any], running: Sequence[str] = ()) -> str | None:
-    """Return an explanation if the ledger contradicts the state of a DAG run in Airflow; None if it does not.
+    """Return an explanation if the state of a DAG run in Airflow contradicts the ledger; None if they agree.
 
     For example: ``the DAG run is a success, but batches have no verdict: 3 planned; the next run sends them``.
 
@@ -71,8 +72,8 @@ def contradiction(state: str | None, status: dict[str, Any], running: Sequence[s
 def _running_tasks(owner: str) -> list[str]:
     """Return the ids of the tasks that Airflow shows as running and that should therefore hold the lease.
 
-    They are the task that the owner names, or the tasks of the task group that it names, in the owner's DAG run. The
-    list is empty if the owner is no Airflow task, or Airflow's metadata database cannot be read.
+    The name of a lease's owner contains a DAG run and a task or task group; the result has this task, or the tasks of
+    this group. It is empty if the owner is no Airflow task, or Airflow's metadata database cannot be read.
 
     :param owner: owner of a lease, as the ledger stores it
     """

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _MOST_NAMES = 10
-"""Maximum number of tables that an error, or a cell of the printed result, names; of the others it tells the number."""
+"""Maximum number of tables that an error or a table cell names; further tables are only counted."""
 
 
 def _shown(result: dict[str, Any], out: TextIO) -> None:
-    """Write the result of ``show``: the tables that each pattern matches, their numbers of new records, and errors."""
+    """Write the result of ``show`` as tables: the tables that each pattern matches, their new records, and errors."""
     patterns = [
         ("exclude" if item["excludes"] else "include", item["pattern"], len(item["tables"]), _names(item["tables"]))
         for item in result["patterns"]
@@ -44,8 +44,9 @@ def _shown(result: dict[str, Any], out: TextIO) -> None:
 def show(args: Namespace) -> dict[str, Any]:
     """Show the tables that the declaration ``args.file`` selects, and their numbers of new records; nothing is changed.
 
-    :return: JSON-ready: each pattern with its tables, the selected tables, errors, and lists of tables: ``new`` ones
-        appeared after the first run and are replicated, ``ignored`` ones are left out, ``gone`` ones no longer exist
+    :return: JSON-ready dict: each pattern with its tables, the selected tables, the errors, and three lists of tables:
+        ``new`` (appeared after the first run, are replicated), ``ignored`` (appeared after the first run, are left out)
+        and ``gone`` (no longer exist)
     :raises FailedError: if a table or a pattern has an error, no table is selected, or ``new_tables`` or
         ``gone_tables`` halts runs; it contains the result
     """
@@ -84,7 +85,7 @@ def show(args: Namespace) -> dict[str, Any]:
 
 
 def _run_table(result: dict[str, Any], out: TextIO) -> None:
-    """Write the result of ``run``: a line for each table that ran or failed, and how many have no new records."""
+    """Write the result of ``run``: a line for each table that ran or failed, and the number of the other tables."""
     rows = []
     for item in result["tables"]:
         summary = item["summary"]

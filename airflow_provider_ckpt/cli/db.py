@@ -19,7 +19,7 @@ def _table(result: dict[str, Any], out: TextIO) -> None:
 def migrate(args: Namespace) -> dict[str, Any]:
     """Create the ledger, or upgrade it to the schema revision that this version of the package requires.
 
-    The function returns the ledger's location and its revision before and after, JSON-ready.
+    :return: the ledger's location, and its revision before and after the migration, JSON-ready
     """
     from airflow_provider_ckpt.ledger.store import migrate as migrate_module
     from airflow_provider_ckpt.ledger_location import locate_ledger
@@ -39,7 +39,7 @@ def migrate(args: Namespace) -> dict[str, Any]:
 def check(args: Namespace) -> dict[str, Any]:
     """Return the ledger's location, its schema revision and the required revision, JSON-ready.
 
-    :raises FailedError: if the ledger is at another revision than this version requires; the exit status is then 1
+    :raises FailedError: if the ledger does not have the required revision; the command's exit status is then 1
     """
     from airflow_provider_ckpt.ledger.store import migrate as migrate_module
     from airflow_provider_ckpt.ledger_location import locate_ledger
@@ -58,7 +58,7 @@ def check(args: Namespace) -> dict[str, Any]:
 def downgrade(args: Namespace) -> dict[str, Any]:
     """Downgrade the ledger to the older revision ``args.revision``, after a confirmation.
 
-    The function returns the ledger's location and the revisions that were undone, JSON-ready.
+    :return: the ledger's location and the revisions that were undone, JSON-ready
 
     :raises ConfigError: if a run holds a lease, the revision is not an older one, or the user does not confirm
     """
@@ -107,8 +107,8 @@ def _revisions_to_undo(current: str | None, wanted: str) -> list[str]:
 def _refuse_while_running(url: str, revision: str | None) -> None:
     """Raise an error if a run holds a lease, because a downgrade drops tables that the run needs.
 
-    Nothing is checked if the ledger is at another revision than this version's: then no run of this version can be
-    active.
+    If the ledger does not have the revision that this version requires, nothing is checked, since no run of this
+    version can then be active.
 
     :param url: the ledger's URL
     :param revision: the ledger's revision; None if there is no ledger

@@ -34,9 +34,9 @@ _MAX_SHOWN = 100
 
 @command(write_document)
 def list_all(args: Namespace) -> dict[str, Any]:
-    """Return the numbers of all dead letters of ``args.pipeline`` by state, and index entries, JSON-ready.
+    """Return the number of dead letters of ``args.pipeline`` by state, and index entries, JSON-ready.
 
-    The index entries are those that the command's options select, such as ``--type``.
+    The numbers cover all dead letters. The command's options, such as ``--type``, select the index entries.
     """
     from airflow_provider_ckpt.cli.context import context_of
     from airflow_provider_ckpt.ledger_location import open_ledger
@@ -57,7 +57,7 @@ def list_all(args: Namespace) -> dict[str, Any]:
 
 
 def _first_entries(entries: list[IndexEntry], number: int | None) -> Iterator[IndexEntry]:
-    """Return the index entries of the first ``number`` dead letters; the last entry is shortened if necessary.
+    """Yield the index entries of the first ``number`` dead letters; the last entry is shortened if necessary.
 
     :param entries: entries of the index, each for a group of consecutive dead letters
     :param number: number of dead letters, not of entries; None for all
@@ -128,20 +128,20 @@ def export(args: Namespace) -> dict[str, Any]:
 
 @command(write_result)
 def replay(args: Namespace) -> dict[str, Any]:
-    """Request that the next run sends dead letters again: the parked ones that the command's options select.
+    """Have the next run send parked dead letters again: those that the command's options select.
 
-    :return: the result of the action, JSON-ready; ``records`` is the number of these dead letters and may be 0
+    :return: the result of the action, JSON-ready; ``records`` is the number of selected dead letters, possibly 0
     """
     return _request(args, ActionKind.REPLAY_DEAD_LETTERS)
 
 
 @command(write_result)
 def discard(args: Namespace) -> dict[str, Any]:
-    """Give up dead letters: mark the parked ones that the command's options select as discarded in the index.
+    """Give up parked dead letters: mark those that the command's options select as discarded in the ledger's index.
 
-    Their store still has them.
+    The dead letter store keeps their content.
 
-    :return: the result of the action, JSON-ready; ``records`` is the number of these dead letters and may be 0
+    :return: the result of the action, JSON-ready; ``records`` is the number of selected dead letters, possibly 0
     :raises ConfigError: if the reason is missing
     """
     return _request(args, ActionKind.DISCARD_DEAD_LETTERS, required_by="dlq discard")

@@ -30,10 +30,10 @@ def _table(result: dict[str, Any], out: TextIO) -> None:
 
 @command(_table)
 def gc(args: Namespace) -> dict[str, Any]:
-    """Delete rows from the ledger that are older than ``--keep`` and no longer needed, of one pipeline or of all.
+    """Delete rows of one or all pipelines from the ledger that are older than ``--keep`` and no longer needed.
 
-    Such rows are attempts and events, for example. The pipeline is ``args.pipeline``. Runs may be active meanwhile.
-    With ``--dry-run`` the rows are only counted.
+    The rows are, for example, attempts of resolved batches, and events. Without ``--all``, ``args.pipeline`` is the
+    pipeline. Runs may be active meanwhile. With ``--dry-run`` the rows are only counted.
 
     :return: the numbers of deleted rows by pipeline and kind, JSON-ready
     :raises ConfigError: if ``--keep`` is invalid, or not exactly one of a pipeline and ``--all`` is given
@@ -60,7 +60,7 @@ def _chosen_pipelines(args: Namespace, ledger: Ledger) -> list[str]:
 
 
 def _parse_duration(text: str) -> timedelta:
-    """Return the duration that the value of ``--keep`` stands for: a number with a unit, such as ``30d``.
+    """Return the duration that the value of ``--keep`` denotes: a number with a unit, such as ``30d``.
 
     A number without a unit is refused: it would mean seconds, as in a declaration, and ``--keep 30`` would delete
     almost everything.

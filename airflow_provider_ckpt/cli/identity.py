@@ -1,4 +1,4 @@
-"""Determine the actor and the reason of a command on the command line, and ask the user to confirm a command."""
+"""Determine the actor and the reason of a command, and ask the user to confirm a command."""
 
 from __future__ import annotations
 

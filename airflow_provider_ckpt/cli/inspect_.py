@@ -28,7 +28,7 @@ def _table(result: dict[str, Any], out: TextIO) -> None:
 def _brief(batch: dict[str, Any]) -> dict[str, Any]:
     """Return the values of a batch that a table of batches shows, by column.
 
-    They are key, state, range, attempts, round, instruction, earliest start and error message.
+    The columns are key, state, range, attempts, round, instruction, earliest start and error message.
     """
     shown = {name: batch[name] for name in ("batch", "state", "range", "attempts", "round", "instruction")}
     return shown | {"not before": batch["not_before"], "error": (batch["error"] or {}).get("message")}
@@ -38,7 +38,7 @@ def _brief(batch: dict[str, Any]) -> dict[str, Any]:
 def inspect(args: Namespace) -> dict[str, Any]:
     """Return the details of the batch or partition ``args.what``, JSON-ready.
 
-    If ``args.what`` is None, return those of all unresolved batches, and the stored actions.
+    If ``args.what`` is None, return the details of all unresolved batches, and the stored actions.
 
     :raises ConfigError: if ``args.what`` is neither the id of a partition nor the name of a batch
     :raises LedgerStateError: if there is no such batch
@@ -52,14 +52,14 @@ def inspect(args: Namespace) -> dict[str, Any]:
 
 
 def _partition_or_batch(ledger: Ledger, pipeline: str, what: str) -> dict[str, Any]:
-    """Return the details of the partition that has the given name, or else of the batch, JSON-ready.
+    """Return the details of the partition, or else of the batch, that has a given name, JSON-ready.
 
     Partitions are searched first, because a partition's name may look like a batch's.
 
     :param ledger: the ledger
     :param pipeline: the pipeline's name
     :param what: a partition's id, or a batch as ``partition#seq``
-    :raises ConfigError: if no partition has this name, and it is not the name of a batch
+    :raises ConfigError: if no partition has this id, and ``what`` does not have the form of a batch's name
     :raises LedgerStateError: if there is no such batch
     """
     known = [part["id"] for part in ledger.status(pipeline)["partitions"]]

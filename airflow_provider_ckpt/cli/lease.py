@@ -29,9 +29,9 @@ def _table(result: dict[str, Any], out: TextIO) -> None:
 def lease(args: Namespace) -> dict[str, Any]:
     """Return the state of the lease of ``args.pipeline``; with ``--break`` take the lease from its owner first.
 
-    :return: owner, epoch, expiry, and whether the lease is held now, JSON-ready. The owner is None after a release, but
-        not after expiry. ``--break`` changes nothing if there is no owner; if it took the lease, the result has the
-        former owner and the new epoch
+    :return: owner, epoch, expiry, and whether the lease is held now, JSON-ready. The owner is None if the lease was
+        released; an expired lease still has its owner. Without an owner, ``--break`` changes nothing; otherwise the
+        result also has the former owner and the new epoch
     :raises ConfigError: if ``--break`` is given without a reason, or the ledger does not know the pipeline
     """
     from airflow_provider_ckpt.ledger_location import open_ledger

@@ -27,7 +27,7 @@ def write_yaml(result: Any, out: TextIO) -> None:
 
 
 def write_document(result: Mapping[str, Any], out: TextIO) -> None:
-    """Write a JSON-ready dict as tables: its single values as one table, and each list of records as another.
+    """Write a JSON-ready dict as tables: one with all single values, and one more for each list of records.
 
     The keys become labels and column headers.
     """
@@ -66,15 +66,15 @@ def write_table(rows: Iterable[Sequence[Any]], out: TextIO, headers: Sequence[st
     console = Console(file=out, width=None if out.isatty() else 160, highlight=False, markup=False, emoji=False)
     with console.capture() as lines:
         console.print(table)
-    out.write(lines.get())  # written here, because runner.py handles a closed pipe and rich's console would not
+    out.write(lines.get())  # since rich's console would handle a closed pipe itself
 
 
 def format_cell(value: Any) -> str:
     """Return a value as the text of a table cell.
 
-    Numbers get thousands separators, lists commas, None a hyphen, and unprintable characters become spaces. The number
-    :data:`~airflow_provider_ckpt.core.ranges.START` is shown as ``start``: it can only be a position, since no count is
-    that low.
+    Numbers get thousands separators, the items of a list are separated by commas, None becomes a hyphen, and
+    unprintable characters become spaces. The number :data:`~airflow_provider_ckpt.core.ranges.START` (-2^63) is shown
+    as ``start``: it can only be a position, since no count is so low.
     """
     if value is None:
         return "-"

@@ -1,7 +1,7 @@
 """``airflow ckpt drain``, ``stop`` and ``resume``: change the phase of a pipeline.
 
-``stop`` drains the pipeline and stops it if no batch is in flight. Otherwise the pipeline remains draining, and the
-command fails with an explanation.
+``stop`` first drains the pipeline. If no batch is in flight, the pipeline is then stopped; otherwise it remains
+draining, and the command fails with an explanation.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def stop(args: Namespace) -> dict[str, Any]:
 
     :return: the result of the action, JSON-ready
     :raises ConfigError: if the reason is missing with ``--force``
-    :raises FailedError: if batches are in flight, so that the pipeline can only drain; it contains the result
+    :raises FailedError: without ``--force``, if batches are in flight, so that the pipeline remains draining; the error
+        contains the result
     """
     return _stop_at_once(args) if args.force else _drain_and_stop(args)
 

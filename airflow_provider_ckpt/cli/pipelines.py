@@ -31,7 +31,7 @@ def _list(result: list[dict[str, Any]], out: TextIO) -> None:
 def list_all(args: Namespace) -> list[dict[str, Any]]:
     """Return phase, lease owner, and numbers of partitions, batches and dead letters of every pipeline.
 
-    The owner is None if the lease is not held. Batches are counted by state, beyond the checkpoint only.
+    The owner is None if the lease is not held. Only batches beyond the checkpoint are counted, by state.
     """
     from airflow_provider_ckpt.ledger_location import open_ledger
 
@@ -87,11 +87,11 @@ def show(args: Namespace) -> dict[str, Any]:
 def delete(args: Namespace) -> dict[str, Any]:
     """Delete the pipeline ``args.pipeline`` from the ledger after a confirmation; its audit log remains.
 
-    The sink is not changed. If a run has acquired the lease since the data was shown, nothing is deleted.
+    The sink is not changed. If a run acquires the lease after the data was shown to the user, nothing is deleted.
 
     :return: the data that was deleted, JSON-ready
     :raises ConfigError: if the reason is missing, the user does not confirm, or the ledger does not know the pipeline
-    :raises LedgerStateError: if a run has acquired the lease meanwhile
+    :raises LedgerStateError: if a run acquires the lease after the data was shown to the user
     """
     from airflow_provider_ckpt.ledger_location import open_ledger
     from airflow_provider_ckpt.replication.actions.ledger_commands import data_to_lose
@@ -100,7 +100,7 @@ def delete(args: Namespace) -> dict[str, Any]:
     reason = given_reason(args, required_by="pipeline delete")
     assert reason is not None
     with open_ledger(args.ledger) as ledger:
-        epoch = ledger.status(args.pipeline)["lease"]["epoch"]  # read before the data, so that a later run is noticed
+        epoch = ledger.status(args.pipeline)["lease"]["epoch"]  # before the data: later runs are noticed
         result = data_to_lose(ledger, args.pipeline) | {
             "deleted": not args.dry_run,
             "dry_run": args.dry_run,

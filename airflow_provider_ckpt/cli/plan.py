@@ -13,8 +13,8 @@ from airflow_provider_ckpt.cli.runner import command
 def plan(args: Namespace) -> dict[str, Any]:
     """Return a preview of the next run of ``args.file``, JSON-ready; nothing is changed.
 
-    It contains the number of batches that the run would plan, the number of those that wait already, and the branch of
-    the DAG that the run would take if no record fails: ``hold`` if batches are held, else ``done``.
+    It contains the number of batches that the run would plan, the number of batches that wait already, and the branch
+    of the DAG that the run would take if no record failed: ``hold`` if batches are held, else ``done``.
     """
     from airflow_provider_ckpt.cli.context import load_pipeline, make_context
     from airflow_provider_ckpt.ledger_location import open_ledger

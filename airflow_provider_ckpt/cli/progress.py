@@ -11,14 +11,14 @@ from contextlib import contextmanager
 log = logging.getLogger(__name__)
 
 _WORTH_A_LINE = 2.0
-"""Seconds above which a command that shows no bar logs at its end how long it took."""
+"""Seconds after which a command without a progress bar logs its duration at its end."""
 
 
 @contextmanager
 def progress(title: str, total: int | None = None) -> Iterator[Callable[[str], None]]:
     """Show the progress of a ``with`` block on standard error: a bar on a terminal, else log lines.
 
-    :param title: title of the command, with which the bar or the lines begin
+    :param title: text with which the bar or each log line begins
     :param total: number of steps; None if unknown
     :return: context manager that yields a function, to be called with each step's name when the step is done
     """

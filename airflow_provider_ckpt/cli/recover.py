@@ -15,8 +15,10 @@ from airflow_provider_ckpt.cli.runner import command
 def recover(args: Namespace) -> dict[str, Any]:
     """Find records above the low watermark that were never read, and have the next run read them.
 
-    The function returns, JSON-ready, the ranges that the next run reads, and the ranges and alarms that the command
-    cannot settle, each with the reason. With ``--dry-run`` nothing is changed.
+    With ``--dry-run`` nothing is changed.
+
+    :return: the ranges that the next run reads, and the ranges and alarms that the command cannot settle, each with the
+        reason, JSON-ready
     """
     from airflow_provider_ckpt.cli.context import context_of
     from airflow_provider_ckpt.ledger_location import open_ledger

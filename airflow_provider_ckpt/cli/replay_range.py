@@ -1,4 +1,4 @@
-"""``airflow ckpt replay range``: have a range below the checkpoint read again; the checkpoint does not move."""
+"""``airflow ckpt replay range``: have a range below the checkpoint sent again; the checkpoint does not move."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Request an action on a pipeline and write its result, for all commands that change a pipeline.
 
-While a run holds the lease, the action is stored and the lease holder applies it; the result names the holder.
+While a run holds the lease, the action is only stored, and the lease holder applies it; the result names that holder.
 """
 
 from __future__ import annotations

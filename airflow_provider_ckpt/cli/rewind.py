@@ -16,7 +16,7 @@ from airflow_provider_ckpt.replication.actions.rewind_target import RewindTarget
 def rewind(args: Namespace) -> dict[str, Any]:
     """Rewind the pipeline ``args.pipeline`` to an earlier position, and return the result, JSON-ready.
 
-    If a run holds the lease, the rewind is stored and the next run carries it out.
+    If a run holds the lease, the rewind is stored, and that run or the next applies it.
 
     :param args: arguments of the command, among them the partition, and one of position, time and batch
     :raises ConfigError: if the reason is missing, or not exactly one of position, time and batch is given

@@ -20,7 +20,7 @@ def _script(result: dict[str, Any], out: TextIO) -> None:
 
 @command(_script)
 def ledger(args: Namespace) -> dict[str, Any]:
-    """Return SQL that creates a PostgreSQL ledger's schema and roles: to migrate it, to run pipelines, to read it."""
+    """Return SQL that creates a PostgreSQL ledger's schema and three roles: for migrations, runs, and reading."""
     from airflow_provider_ckpt.ledger.store.roles import LedgerRoles
 
     roles = LedgerRoles(args.schema, args.owner, args.runtime, args.reader)
@@ -29,9 +29,9 @@ def ledger(args: Namespace) -> dict[str, Any]:
 
 @command(_script)
 def sink(args: Namespace) -> dict[str, Any]:
-    """Return SQL that lets a writer role write to targets in a schema, and creates the bookkeeping tables there.
+    """Return SQL that lets a writer role write to targets in a schema, and that creates the bookkeeping tables in it.
 
-    It also lets a reader role read receipts and dead letters.
+    The SQL also lets a reader role read receipts and dead letters.
     """
     from airflow_provider_ckpt.connectors.postgres.roles import SinkRoles
 
@@ -52,7 +52,8 @@ def sink(args: Namespace) -> dict[str, Any]:
 def source(args: Namespace) -> dict[str, Any]:
     """Return SQL that lets a role read source tables, and detect a failover that has lost transactions.
 
-    For the detection, the SQL creates a function that returns the positions at which the server's timelines branched.
+    For the detection, the SQL creates a function that returns the WAL positions at which the server's timelines
+    branched.
     """
     from airflow_provider_ckpt.connectors.postgres.source_roles import SourceRoles
 

@@ -71,8 +71,8 @@ def run(args: Namespace) -> dict[str, Any]:
     """Run the pipelines of ``args.files`` once: replicate all new records.
 
     :return: JSON-ready: for one file, the summary of the run; for several files, the result of each under ``pipelines``
-    :raises FailedError: if batches are held and ``run.fail_on_hold`` is true, or any of several pipelines failed; it
-        contains the result
+    :raises FailedError: if batches are held and ``run.fail_on_hold`` is true, or if any of several pipelines failed;
+        the error contains the result
     :raises CkptError: for one file, the error with which its run failed
     """
     return _run_one(args) if len(args.files) == 1 else _run_several(args)
@@ -124,8 +124,8 @@ def _run_several(args: Namespace) -> dict[str, Any]:
 def _load(files: list[str]) -> dict[str, Pipeline | ConfigError]:
     """Return, by path, the pipeline that each file declares, or the error if the file is invalid.
 
-    Files that declare the same pipeline name all get an error instead of a pipeline, since two runs of one pipeline in
-    this process would have the same lease.
+    If several files declare the same pipeline name, each of them gets an error, since two runs of one pipeline in this
+    process would share a lease.
 
     :param files: paths of the files
     """

@@ -43,8 +43,8 @@ class Stopped(BaseException):
 class FailedError(Exception):
     """Error of a command that completed with a negative result, such as a failed audit; the exit status is 1.
 
-    :param message: the error line
-    :param result: the result, which is written to standard output nevertheless
+    :param message: error message, written to standard error
+    :param result: result of the command, which is still written to standard output
     """
 
     def __init__(self, message: str, result: Any) -> None:
@@ -53,7 +53,7 @@ class FailedError(Exception):
 
 
 class _StderrHandler(logging.Handler):
-    """Log handler that looks up ``sys.stderr`` for each line, because a progress bar may have replaced it."""
+    """Log handler that writes each line to the present ``sys.stderr``, which a progress bar may have replaced."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a log record as one line to the current ``sys.stderr``."""
@@ -72,7 +72,7 @@ def command(table: TableWriter) -> Callable[[Callable[[Namespace], Any]], Callab
     def frame(function: Callable[[Namespace], Any]) -> Callable[[Namespace], None]:
         @functools.wraps(function)
         def run(args: Namespace) -> None:
-            # At the end of a process, Python collects garbage among all objects: a quarter of a small run's CPU time.
+            # At exit, Python searches all objects for garbage, which takes a quarter of a small run's CPU time.
             atexit.register(gc.freeze)
             with _standard_output() as out, _signals():
                 _log_to_stderr(verbose=args.verbose)
@@ -106,7 +106,7 @@ def _write(result: Any, write: TableWriter, out: TextIO) -> None:
         write(result, out)
         out.flush()
     except BrokenPipeError:
-        with Path(os.devnull).open("wb") as nowhere:  # receives what is still buffered when the stream is closed
+        with Path(os.devnull).open("wb") as nowhere:  # gets what is buffered when the stream closes
             os.dup2(nowhere.fileno(), out.fileno())
         sys.exit(128 + signal.SIGPIPE)
 
@@ -180,8 +180,8 @@ def _log_to_stderr(*, verbose: bool) -> None:
 def _only_warnings(_: Any, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
     """Drop an event of structlog below the level of a warning; return any other event.
 
-    It is one of structlog's processors. To configure another class of loggers instead would not do, since such loggers
-    lack methods that Airflow's code calls.
+    This function is a processor of structlog. A filtering logger class of structlog cannot be used instead, since such
+    loggers lack methods that Airflow's code calls.
 
     :param method: name of the logger's method, such as ``info``
     :param event: the event

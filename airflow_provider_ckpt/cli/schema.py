@@ -42,13 +42,13 @@ def _accept_table(result: dict[str, Any], out: TextIO) -> None:
 
 @command(_accept_table)
 def accept(args: Namespace) -> dict[str, Any]:
-    """Accept the columns that the source has now, so that the next run follows them; return the result, JSON-ready.
+    """Accept the columns that the source has now, so that the next run replicates them; return the result, JSON-ready.
 
     A dry run shows the change and its fingerprint. Without ``--dry-run`` the fingerprint is required, and the columns
     are accepted only if they still have this fingerprint.
 
     :param args: arguments of the command: pipeline, fingerprint, reason, dry run
-    :raises ConfigError: if the fingerprint or the reason is missing, or the text given is no fingerprint
+    :raises ConfigError: if the fingerprint or the reason is missing, or the given text is not a fingerprint
     :raises LedgerStateError: if the columns have another fingerprint by now, or there is nothing to accept
     """
     from airflow_provider_ckpt.replication.actions.accept_schema import (

@@ -17,10 +17,10 @@ from airflow_provider_ckpt.replication.actions.rewind_target import RewindTarget
 
 @command(write_result)
 def accept_sink(args: Namespace) -> dict[str, Any]:
-    """Accept a sink that was restored, emptied or recreated, so that runs are no longer refused; return the result.
+    """Accept a sink that was restored, emptied or recreated, so that runs no longer refuse it; return the result.
 
-    With ``--resend`` runs send again the ranges that the ledger knows as delivered and for which the sink has no
-    receipt. With ``--keep`` they continue from the checkpoint, and the lost records remain lost.
+    With ``--resend``, runs send those ranges again that the ledger knows as delivered, but for which the sink has no
+    receipt. With ``--keep``, runs continue from the checkpoint, and records that the sink has lost are not sent again.
 
     :param args: parsed arguments of the command
     :return: result document, a JSON-ready dict: whether the action was applied, and the state before and after it
@@ -51,10 +51,10 @@ def move(args: Namespace) -> dict[str, Any]:
 
 
 def _positions(context: ActionContext, texts: Iterable[str]) -> dict[str, int]:
-    """Return the first position to send again, by source partition, from the ``[PARTITION=]N`` texts of ``--from``.
+    """Return the first position to send again, by source partition, from the values ``[PARTITION=]N`` of ``--from``.
 
-    :raises ConfigError: if a text has another form, names an unknown partition, or names none although the pipeline has
-        several
+    :raises ConfigError: if a value has another form, names an unknown partition, or names no partition although the
+        pipeline has several
     """
     found: dict[str, int] = {}
     for text in texts:

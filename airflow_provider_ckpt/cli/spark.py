@@ -22,7 +22,7 @@ _ANY_PIPELINE = {
 }
 """Declaration for which ``airflow ckpt spark start`` starts a driver if no file is given.
 
-It stands for every pipeline without Spark properties of its own, since all of these share one driver.
+All pipelines without Spark properties of their own share one driver, so any such declaration will do.
 """
 
 
@@ -66,7 +66,7 @@ def start(args: Namespace) -> dict[str, Any]:
 
     Without a file, the driver serves pipelines that have no Spark properties of their own.
 
-    :raises ConfigError: if runs of this pipeline use no standing driver
+    :raises ConfigError: if runs of this pipeline do not use a standing driver
     :raises EngineError: if the driver cannot be started
     """
     from airflow_provider_ckpt.cli.context import load_pipeline
@@ -91,7 +91,7 @@ def start(args: Namespace) -> dict[str, Any]:
 
 @command(_table)
 def stop(args: Namespace) -> dict[str, Any]:
-    """Stop every standing Spark driver of the current user, and return the states that they had before the stop.
+    """Stop every standing Spark driver of the current user, and return the states of the drivers before that.
 
     A driver ends after its current runs; with ``--force`` at once.
     """

@@ -59,7 +59,8 @@ def _table(status: dict[str, Any], out: TextIO) -> None:
 def show(args: Namespace) -> dict[str, Any]:
     """Return the ledger's status of the pipeline ``args.pipeline`` as a JSON-ready dict.
 
-    The key ``dag_run`` has its last DAG run (see :func:`last_dag_run`), and ``intents`` the stored actions that wait.
+    Two keys are added: ``dag_run``, the pipeline's last DAG run (see :func:`last_dag_run`), and ``intents``, the stored
+    actions that no run has applied yet.
     """
     from airflow_provider_ckpt.ledger_location import open_ledger
 

@@ -20,10 +20,11 @@ def _table(result: dict[str, Any], out: TextIO) -> None:
 
 @command(_table)
 def validate(args: Namespace) -> dict[str, Any]:
-    """Validate YAML files that declare pipelines or many tables; return problems and warnings of each, JSON-ready.
+    """Validate YAML files that declare pipelines or many tables; return the problems and warnings by file, JSON-ready.
 
     With ``--connect`` the declarations are also checked against source and sink; nothing is changed there. With
-    ``--conformance`` the conformance suite of sinks runs beside the target, in tables that it creates and drops.
+    ``--conformance`` the conformance suite of sinks runs beside the target, in tables that it creates and drops; tables
+    for receipts that it had to create remain.
 
     :raises FailedError: if any file is invalid; it contains the result
     """
@@ -67,7 +68,7 @@ def _check_file(file: str, *, connect: bool, conformance: bool) -> dict[str, Any
 
 
 def _check_database(file: str, *, connect: bool) -> dict[str, Any]:
-    """Check a declaration of many tables, and return the result with all problems, none if it is valid, JSON-ready.
+    """Check a declaration of many tables, and return the result with all problems that were found, JSON-ready.
 
     :param file: YAML file with the declaration
     :param connect: whether to check the declaration against the tables of the source as well

@@ -18,9 +18,9 @@ def define_command(name: str, function: str, text: str, *args: Arg, more: str | 
 
     :param name: the command's name
     :param function: module and function below ``cli``, such as ``run.run``
-    :param text: first line of the help
+    :param text: first line of the command's help
     :param args: arguments, in addition to those of every command
-    :param more: further text of the command's own help; None for none
+    :param more: further text, shown by the command's own ``--help``; None for no further text
     """
     description = f"{text}. {more}" if more else None
     return ActionCommand(

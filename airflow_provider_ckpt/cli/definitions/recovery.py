@@ -1,4 +1,4 @@
-"""Define the commands that read records again, or let a pipeline continue after a change of its sink."""
+"""Define the commands that have records read again, and those that continue a pipeline after its sink has changed."""
 
 from __future__ import annotations
 
