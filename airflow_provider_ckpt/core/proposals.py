@@ -1,8 +1,8 @@
 """Define proposals: actions that a user requests, and that a user approves before they are carried out.
 
-A task carries out the proposal that the ledger stores, and takes neither action nor actor from XCom. Each proposal has
-an id that can be used once. Its digest covers the action, its actor and its reason, so that an approval is valid for
-exactly these.
+Proposals come from recovery DAGs and from the page in Airflow. What is carried out is the proposal that the ledger
+stores; neither action nor actor is taken from XCom or from the browser. Each proposal has an id that can be used once.
+Its digest covers the action, its actor and its reason, so that an approval is valid for exactly these.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class ProposalState(StrEnum):
     - ``approved``, ``rejected``: a user has decided
     - ``carried_out``: the action was carried out, and the approval cannot be used again
     - ``refused``: the action was approved, but the pipeline's state no longer allowed it
-    - ``void``: the preview task ran again and stored a new proposal
+    - ``void``: the preview task ran again, or the page's user requested an action again, with a new proposal
     """
 
     OPEN = "open"
@@ -44,7 +44,7 @@ class Proposal:
     :param id: random id, used once
     :param pipeline: the pipeline's name
     :param action: the action, exactly as it would be carried out
-    :param origin: the Airflow task that proposed it: DAG, run and task
+    :param origin: the Airflow task that proposed it (DAG, run and task), or the page in Airflow and its user
     :param actor: the user who requests it
     :param reason: the user's reason; None if the action needs none
     """
@@ -62,7 +62,7 @@ class Proposal:
 
         :param pipeline: the pipeline's name
         :param action: the action, exactly as it would be carried out
-        :param origin: the Airflow task that proposes it: DAG, run and task
+        :param origin: the Airflow task that proposes it (DAG, run and task), or the page in Airflow and its user
         :param actor: the user who requests it
         :param reason: the user's reason; None if the action needs none
         """

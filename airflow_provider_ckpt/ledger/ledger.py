@@ -36,7 +36,8 @@ class Ledger(
 ):
     """One ledger database; open it with :meth:`open`.
 
-    Every command that takes a lease as argument locks the lease row and checks the epoch under that lock. If a newer
-    epoch has been granted, it raises :class:`StaleEpochError` and stores nothing. A failure of the database is raised
-    as :class:`LedgerUnavailableError`, a value that the database cannot store as :class:`LedgerStateError`.
+    Every command that takes a lease as argument locks the lease row and checks the epoch under that lock. If the lease
+    was released or a newer epoch granted, it raises :class:`StaleEpochError` and stores nothing; only :meth:`release`
+    and :meth:`renew_all` raise no error. A failure of the database is raised as :class:`LedgerUnavailableError`, a
+    value that the database cannot store as :class:`LedgerStateError`.
     """

@@ -1,4 +1,4 @@
-"""Connect to a ledger: every command is one transaction, every query one snapshot."""
+"""Connect to a ledger, and open the transactions of its commands and the snapshots of its queries."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from airflow_provider_ckpt.ledger.unit_of_work import TouchedBatches, UnitOfWork
 class Session:
     """Connection to one ledger database; open it with :meth:`open`.
 
-    Every command is one transaction, every query one snapshot.
+    A command is one transaction, except garbage collection, which deletes rows in several; a query reads one snapshot.
 
     :param engine: SQLAlchemy engine of the ledger's database
     :param description: location of the ledger, for error messages
     :param ledger_id: the ledger's UUID
     :ivar id: the ledger's UUID
-    :ivar seconds: total duration of its transactions so far, in seconds
+    :ivar seconds: total duration of the transactions on this connection so far, in seconds
     """
 
     def __init__(self, engine: sa.Engine, description: str, ledger_id: str) -> None:

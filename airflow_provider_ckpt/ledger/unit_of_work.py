@@ -1,4 +1,4 @@
-"""Transaction of one command: lock the lease row, check the epoch, load the partitions, and write back the changes."""
+"""Load the partitions of a pipeline for one command, after checking its lease, and write back the changes."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class UnitOfWork:
     :param lease: lease to check; its row stays locked until the transaction ends
     :param now: time that is stored with events and attempts, UTC
     :param touch: ids of the partitions whose batches the command may change; None for all. If this is a mapping from
-        ids to seqs, only the batches with these seqs are loaded, and the batches that decide how far the checkpoint
-        moves
+        ids to seqs, only the batches with these seqs are loaded, and the resolved and cancelled batches, which decide
+        how far the checkpoint moves
     :raises StaleEpochError: if the lease has another epoch or owner now
     """
 
@@ -103,7 +103,7 @@ class UnitOfWork:
     def batch_in_flight(self, key: BatchKey) -> Batch | None:
         """Return a batch if it is in flight under this lease's epoch; None otherwise.
 
-        A run may end only attempts of its own epoch by the outcomes that it receives.
+        A run that receives outcomes from Spark may only end attempts of its own epoch with them.
         """
         item = self.stored.get(key.partition)
         if item is None or item.partition.generation != key.generation:

@@ -1,4 +1,4 @@
-"""Adopt another ledger's receipts, so that a pipeline whose former ledger was lost continues with them."""
+"""Adopt the receipts of another ledger, so that a pipeline whose former ledger was lost continues with them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ class AdoptionCommands(Session):
     ) -> ActionResult:
         """Take over another ledger's receipts in the sink, for a pipeline whose former ledger was lost.
 
-        From then on, this ledger reads and writes the pipeline's receipts in the sink under the other ledger's id. What
-        this ledger has recorded of the sink, to detect a changed sink, is deleted, and the audit log gets an event.
+        From then on, runs of this ledger read and write the pipeline's receipts in the sink under the other ledger's
+        id. The state of the sink that this ledger has stored to detect a changed sink is deleted. The audit log gets an
+        event.
 
         :param lease: lease of the pipeline; the command is refused if its epoch or owner is no longer current
         :param ledger_id: id of the other ledger, under which the sink stores the receipts

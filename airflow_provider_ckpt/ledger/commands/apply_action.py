@@ -30,7 +30,7 @@ from airflow_provider_ckpt.ledger.types import ActionResult
 from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
 
 _READ_ON = frozenset({ActionKind.REWIND, ActionKind.RESEND_TO_SINK})
-"""Actions that may rewind partitions; a rewound partition is read again from a position on, with all that follows."""
+"""Actions that may rewind partitions, so that all records after a position are read again."""
 
 
 def apply(work: UnitOfWork, action: Action, *, actor: str, reason: str | None) -> ActionResult:
@@ -79,10 +79,10 @@ def apply(work: UnitOfWork, action: Action, *, actor: str, reason: str | None) -
 
 
 def _refuse_duplicates(work: UnitOfWork, action: Action) -> None:
-    """Refuse to read ranges again whose dead letters a replay has delivered or will deliver: rows would come twice.
+    """Refuse a range replay if a replay of dead letters delivers some of the same records: rows would come twice.
 
-    The check applies to range replays only. It is omitted if the user chose ``--with-replayed`` or the sink replaces
-    rows by key.
+    Both replays that are complete and replays that go on count. Other actions are not checked, nor a range replay for
+    which the user chose ``--with-replayed``, or whose sink replaces rows by key.
 
     :param work: partitions of the pipeline, loaded under its lease in the command's transaction
     :param action: the action
@@ -115,9 +115,9 @@ def _refuse_duplicates(work: UnitOfWork, action: Action) -> None:
 
 
 def _replays_read_again(work: UnitOfWork, action: Action) -> tuple[str, ...]:
-    """Return the ids of the side partitions of unfinished replays whose records an action reads again.
+    """Return the ids of the side partitions of unfinished replays of dead letters whose records an action reads again.
 
-    Both the replay and the second reading would deliver these records, so the caller ends the replays.
+    Otherwise both the replay and the action would deliver these records, so the caller cancels the replays.
 
     :param work: partitions of the pipeline, loaded under its lease in the command's transaction
     :param action: a rewind, or a resend to a sink that has lost records
@@ -131,7 +131,7 @@ def _replays_read_again(work: UnitOfWork, action: Action) -> tuple[str, ...]:
 
 
 def unfinished_replays(work: UnitOfWork, ranges: Collection[tuple[str, Range]]) -> tuple[str, ...]:
-    """Return the ids of the side partitions of unfinished replays that send records of some ranges of the source.
+    """Return the ids of side partitions that are still replaying dead letters of the given ranges of the source.
 
     :param work: partitions of the pipeline, loaded under its lease in the command's transaction
     :param ranges: pairs of a source partition and a range of it
@@ -144,9 +144,8 @@ def unfinished_replays(work: UnitOfWork, ranges: Collection[tuple[str, Range]]) 
 def _affected_state(work: UnitOfWork, action: Action) -> dict[str, Any]:
     """Return the values that an action may change, JSON-ready; called before and after the action for the audit log.
 
-    These are the phase, the states of the batches that the action names, the number of held batches, the checkpoints of
-    the partitions that it names, the states of its dead letters and, for actions on the sink, the stored state of the
-    sink.
+    These are the phase, the number of held batches, the states of the batches and dead letters and the checkpoints of
+    the partitions that the action names and, for actions on the sink, the stored state of the sink.
 
     :param work: partitions of the pipeline, loaded under its lease in the command's transaction
     :param action: the action
@@ -176,7 +175,7 @@ def _affected_state(work: UnitOfWork, action: Action) -> dict[str, Any]:
 
 
 def _count_by_state(entries: Iterable[IndexEntry]) -> dict[str, int]:
-    """Return the number of dead letters in each state, leaving out states without any."""
+    """Return the number of dead letters by state; states without dead letters are left out."""
     counts = dict.fromkeys(DeadLetterState, 0)
     for entry in entries:
         counts[entry.state] += entry.dead_letters.records
@@ -184,11 +183,10 @@ def _count_by_state(entries: Iterable[IndexEntry]) -> dict[str, int]:
 
 
 def _update_source_states(work: UnitOfWork, action: Action) -> None:
-    """Change the states that the source connector has stored with its partitions, as an action requires.
+    """Update the JSON-ready values that the source connector stores with each partition and compares at each planning.
 
-    The next planning compares the source with these states. The values of ``action.states`` replace stored ones. For
-    rewound partitions the facts about the source at the last planning (key ``snapshot``) are removed, since they
-    concern records that are read again.
+    The values in ``action.states`` replace stored ones. For rewound partitions the description of the source at the
+    last planning (key ``snapshot``) is removed, since it concerns records that are read again.
 
     :param work: partitions of the pipeline, loaded under its lease in the command's transaction
     :param action: the action
@@ -222,10 +220,10 @@ def _update_dead_letter_index(work: UnitOfWork, action: Action, events: Sequence
 
 
 def park_skipped(work: UnitOfWork, events: Iterable[Event]) -> None:
-    """Give the dead letters of skipped batches of replays their former state in the index back.
+    """Set dead letters whose replay was skipped back to their state before the replay, ``parked`` or ``parked_again``.
 
     :param work: partitions of the pipeline, loaded under its lease in the command's transaction
-    :param events: the events of a command
+    :param events: the events of a command; only skipped batches of replays are considered
     """
     for event in events:
         if event.kind == "skipped" and event.seq is not None and event.partition in work.replays:

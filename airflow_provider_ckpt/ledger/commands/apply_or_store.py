@@ -1,4 +1,4 @@
-"""Decide whether a user's action is applied at once, or is stored because a run holds the lease (semantics, section 4).
+"""Apply a user's action at once, or store it for a run if a run holds the lease (semantics, section 4).
 
 An action that needs the sink's fence or receipts, or the source's columns, is always stored.
 """
@@ -33,9 +33,10 @@ def apply_or_store(
     reason: str | None,
     is_dead: Callable[[str], bool],
 ) -> ActionResult:
-    """Apply an action if no run holds the lease, after actions that were stored earlier; otherwise store it for a run.
+    """Apply an action if no run holds the lease; otherwise store it for that run or the next one.
 
-    An action that needs the sink's fence or receipts, or the source's columns, is always stored, for the next run.
+    An action that needs the sink's fence or receipts, or the source's columns, is always stored. Before an action is
+    applied, the actions that were stored earlier and need none of these are applied.
 
     :param connection: connection to the ledger, in a transaction
     :param pipeline: name of the pipeline

@@ -1,4 +1,4 @@
-"""Break a lease: take it from its holder, whose commands are refused from then on, and release it."""
+"""Break a lease: take the lease from its holder, whose commands are refused from then on, and release it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LeaseBreakingCommands(Session):
             epoch
         :param proposal: id of the approved proposal that is used up in the same transaction; None if the action needs
             no approval
-        :return: the lease with the new epoch, as it was before its release
+        :return: the lease under the new epoch, which has been released already
         :raises ConfigError: if actor or reason is missing, or the ledger does not know the pipeline
         :raises LedgerStateError: if no run holds the lease, it has another epoch, or the proposal is not approved, was
             used already, or is for another action

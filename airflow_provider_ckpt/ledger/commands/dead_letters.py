@@ -43,9 +43,9 @@ class DeadLetterCommands(Session):
             )
 
     def unknown_replays(self, pipeline: str, partitions: Mapping[str, int]) -> list[str]:
-        """Return those of the given side partitions that this ledger has never known, so that it can restore them.
+        """Return the ids of those given side partitions that this ledger has never stored, sorted.
 
-        A side partition that was garbage-collected counts as known.
+        A side partition that was garbage-collected counts as stored. The caller restores the others.
 
         :param pipeline: name of the pipeline
         :param partitions: generation of each given side partition, by id
@@ -56,8 +56,8 @@ class DeadLetterCommands(Session):
     def set_error_types(self, pipeline: str, types: Mapping[AttemptKey, Mapping[str, int]]) -> None:
         """Replace the error type ``unknown`` of dead letters in the index by the types that the sink reports.
 
-        The ledger does not know the types if it only has a receipt, which counts dead letters without naming types. The
-        lease row is locked meanwhile, so that no action interferes.
+        The ledger does not know the types of dead letters that it knows only from a receipt, which counts them without
+        types. The lease row is locked meanwhile, so that no other command changes the index.
 
         :param pipeline: name of the pipeline
         :param types: for each attempt that wrote dead letters, their number by error type

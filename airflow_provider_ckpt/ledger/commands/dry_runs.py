@@ -78,12 +78,12 @@ class DryRunCommands(Session):
         reason: str | None = None,
         check: Callable[[Action], None] = lambda _: None,
     ) -> ProposalRecord:
-        """Approve a proposal on behalf of the user who made it, so that it can be carried out once, and return it.
+        """Approve a proposal in the name of the user who made it, so that it can be carried out once, and return it.
 
         :param proposal_id: id of the proposal
         :param pipeline: name of the pipeline; the proposal must be for this pipeline
-        :param origin: place and user of the proposal, such as ``page:7:orders`` for user 7 on the page; the stored
-            origin must be the same
+        :param origin: the page, its user and the pipeline, such as ``page:7:orders`` for user 7; the origin that is
+            stored with the proposal must be the same
         :param actor: the user; the proposal must be this user's own
         :param reason: the user's explanation, of which only the presence is checked; None if there is none
         :param check: function that raises an error if the user may not carry the action out; the proposal stays open
@@ -129,8 +129,8 @@ class DryRunCommands(Session):
 def _partitions_of(action: Action) -> list[str]:
     """Return the ids of the partitions that an action changes, sorted and each only once.
 
-    They are those of its batches, positions, ranges and dead letters. Dead letters to replay do not count, since they
-    are sent in a side partition.
+    These are the partitions of its batches, positions, ranges and dead letters. Dead letters to replay do not count,
+    since a replay sends them in a side partition.
     """
     names = [key.partition for key in action.batches]
     names += [*action.positions, *(name for name, _ in action.ranges)]

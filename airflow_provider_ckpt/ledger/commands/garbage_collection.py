@@ -2,9 +2,13 @@
 
 ``airflow ckpt gc`` uses this module, also while the pipeline runs. Rows are deleted in small portions. A portion is one
 transaction, which locks the pipeline's lease row like any command, without acquiring the lease. These rows are always
-kept: rows younger than ``keep``; the receipts of the current generations; side partitions whose range the low watermark
-has not passed; the newest event, and events with accepted losses of the sink; the dead letter index; and source files,
-which would be discovered as new ones if their rows were missing.
+kept: rows younger than ``keep``, with the exceptions below; the receipts of the current generations; side partitions
+whose range the low watermark has not passed; the newest event, and events with accepted losses of the sink; the dead
+letter index; and source files, which would be discovered as new ones if their rows were missing.
+
+Three kinds of rows may be deleted although they are younger than ``keep``: superseded batches without an open or recent
+attempt, snapshots of partitions' positions of which one per hour is enough, and receipts of ended generations, which
+are merged.
 """
 
 from __future__ import annotations
@@ -37,7 +41,7 @@ _I, _M, _P, _R = tables.stored_action.c, tables.partition_snapshot.c, tables.par
 
 OpenTransaction = Callable[[], AbstractContextManager[Connection]]
 PortionResult = tuple[int, bool]
-"""Number of rows that one portion deleted or changed, and whether another portion may follow."""
+"""Pair of the number of rows that one portion deleted or merged, and whether another portion may follow."""
 
 
 class GarbageCollection:
@@ -63,9 +67,9 @@ class GarbageCollection:
     def run(self, *, actor: str, reason: str | None, proposal: str | None) -> dict[str, int]:
         """Delete and merge rows, or only count them in a dry run.
 
-        Each portion is a transaction of its own. A transaction before the first one uses up the proposal and records
-        the event ``collection_begun``, so that no row is deleted without an event, even if the process is killed. At
-        the end, ``collected`` records the numbers. A dry run records neither.
+        Each portion is a transaction of its own. A transaction before the first portion uses up the proposal and
+        records the event ``collection_begun``, so that no row is deleted without an event, even if the process is
+        killed. At the end, the event ``collected`` records the numbers of rows. A dry run records no event.
 
         :param actor: the user who requests the action, such as ``cli:ann@host7``
         :param reason: the user's explanation, which the audit log stores; None if there is none
@@ -226,8 +230,9 @@ class GarbageCollection:
     def _merge(self, connection: Connection) -> PortionResult:
         """Merge one portion of the receipts of ended generations that are still stored one per batch.
 
-        During a generation, the low watermark merges the receipts that it passes. What it had not reached at the
-        generation's end is merged here, unless :meth:`_receipts` deletes the generation's receipts.
+        During a generation, receipts are merged as soon as the low watermark passes them. This step merges the receipts
+        above the last low watermark of a generation that ended less than ``keep`` ago; :meth:`_receipts` deletes older
+        ones.
 
         :return: the decrease in the number of rows, and whether another portion follows
         """
@@ -256,9 +261,9 @@ class GarbageCollection:
     def _snapshots(self, connection: Connection) -> PortionResult:
         """Delete one portion of the snapshots of partitions' positions that are no longer needed.
 
-        Snapshots younger than ``keep`` are kept, as are those with which the low watermark will move: all since the
-        first one of the present generation whose end of the plan is beyond it. Of the snapshots that are older than a
-        day, only one per hour is kept.
+        Snapshots younger than ``keep`` are kept, and those that determine the next low watermarks: all since the first
+        one of the present generation whose end of the plan is beyond the low watermark. Of all snapshots that are older
+        than a day, only one per hour is kept.
 
         :return: the number of these snapshots, and whether another portion follows
         """
@@ -340,7 +345,7 @@ class GarbageCollectionCommands(Session):
     ) -> dict[str, int]:
         """Delete rows of a pipeline that are older than ``keep`` and no longer needed; a run may continue meanwhile.
 
-        The module's docstring names the rows that are always kept.
+        Receipts in the sink are not touched. The docstring of the module lists the rows that are always kept.
 
         :param pipeline: name of the pipeline
         :param keep: minimum age of rows that may be deleted

@@ -143,9 +143,9 @@ def plan(work: UnitOfWork, found: Plan) -> list[Batch]:
 
 
 def _record_planning(work: UnitOfWork) -> None:
-    """Store the time of a planning; if the lease holder is a task, store its DAG and task id as one that has planned.
+    """Store the time of a planning and, if the lease holder is an Airflow task, its DAG id and task id.
 
-    The DAGs that have planned for a pipeline decide which users may see it and act on it.
+    Users' rights on the DAGs that have planned a pipeline decide whether they may see the pipeline and act on it.
     """
     pipeline = work.lease.pipeline
     of_pipeline = tables.pipeline.c.name == pipeline

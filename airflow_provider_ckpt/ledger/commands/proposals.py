@@ -1,8 +1,8 @@
 """Commands for proposals: store a proposal, a user's answer to it, and its use.
 
-A proposal is an action that a user requests, and that a user must approve. The preview task of a DAG stores the
-proposal, a user answers it, and the transaction that carries the action out marks it as used. One task of a DAG run has
-at most one usable proposal; a newer one voids the older ones.
+A proposal is an action that a user requests, and that a user must approve. The preview task of a DAG or the page in
+Airflow stores the proposal, a user answers it, and the transaction that carries the action out marks it as used. Each
+origin, such as a task of a DAG run, has at most one usable proposal; a newer proposal voids the older ones.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ProposalCommands(Session):
     """Commands for proposals: store, answer, refuse and look them up; ``use_proposal.py`` marks them as carried out."""
 
     def propose(self, proposal: Proposal, *, subject: str, body: str, valid_for: timedelta) -> None:
-        """Store a proposal and void the older ones of the same task.
+        """Store a proposal and void the older ones of the same origin, such as a task of a DAG run.
 
         :param proposal: the proposal
         :param subject: headline of the question that the approver is asked
@@ -94,8 +94,8 @@ class ProposalCommands(Session):
     def answer(self, proposal_id: str, digest: str, *, approved: bool, actor: str | None) -> None:
         """Store a user's answer to a proposal; repeating the same answer changes nothing.
 
-        :param proposal_id: id that the question showed
-        :param digest: digest that the question showed; an approval is refused if the stored proposal has another one
+        :param proposal_id: id of the proposal, which the question to the user contained
+        :param digest: digest that the question contained; an approval is refused if the stored proposal has another one
         :param approved: True if the proposal was approved; False if it was rejected, or not answered in time
         :param actor: the user who answered; None if no user did, which counts as a rejection
         :raises LedgerStateError: if there is no such proposal, or the answer is an approval and the proposal can no
@@ -150,7 +150,7 @@ class ProposalCommands(Session):
 
 
 def load_own(connection: Connection, proposal_id: str, *, pipeline: str, origin: str, actor: str) -> ProposalRecord:
-    """Return an open proposal that a user has made, which has no answer yet, locked until the transaction ends.
+    """Return an open proposal of a user, and lock its row until the transaction ends.
 
     :param connection: connection inside a transaction
     :param proposal_id: id of the proposal

@@ -1,7 +1,7 @@
-"""Reconcile the ledger with the sink's receipts, the first command of a run (semantics, section 4, steps 3 and 4).
+"""Reconcile the ledger with the sink's receipts at the start of a run (semantics, section 4, steps 3 and 4).
 
-``core/reconcile.py`` decides what changes. This module loads and stores the partitions, and updates the dead letter
-index. It is used after the sink was fenced.
+A run calls this after it has acquired the lease and fenced the sink. ``core/reconcile.py`` decides which batches
+change; this module applies the receipts to the loaded partitions, stores them, and updates the dead letter index.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def reconcile(work: UnitOfWork, receipts: Iterable[Receipt], lost_replays: LostR
     :param work: partitions of the pipeline, loaded under its lease in the command's transaction
     :param receipts: the sink's receipts, read after the sink was fenced
     :param lost_replays: replays of dead letters that have receipts in the sink and are unknown to the ledger
-    :return: the receipts that were new to the ledger, the batches whose attempts were ended, and the rewinds that a
-        restored ledger had lost and that were repeated, as receipts of newer generations show
+    :return: the receipts that were new to the ledger, the batches whose attempts were ended, and the rewinds that were
+        repeated, because a ledger restored from a backup had lost them
     :raises LedgerStateError: if a receipt is of a source partition that the ledger does not know
     """
     result = Reconciliation()
@@ -107,9 +107,9 @@ def _record_events(
 
 
 def _give_up_unconfirmed(work: UnitOfWork) -> None:
-    """Stop waiting for the receipts of at-most-once batches that runs of older epochs have sent.
+    """Stop waiting for the receipts of batches that were sent at most once under older epochs.
 
-    It remains unknown whether these batches arrived; an event records this for each of them.
+    It remains unknown whether the sink has received these batches; each gets the event ``unconfirmed``.
     """
     for item in work.touched_partitions:
         for seq, batch in list(item.unconfirmed.items()):

@@ -1,4 +1,4 @@
-"""Commands of a refresh: begin a generation that replaces the target's rows, and hold the batch that publishes it."""
+"""Commands of a refresh: begin a generation that reads all rows of a source, and hold the batch that publishes them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class RefreshCommands(Session):
     def begin_refresh(self, lease: Lease, partition: str, extent: RefreshExtent, *, now: datetime, reason: str) -> int:
         """Begin a generation of a partition for a refresh, and return its number.
 
-        Unfinished replays of the partition's dead letters are cancelled, since the refresh reads their records again:
-        a replay that is sent after the publication would deliver them twice.
+        Unfinished replays of the partition's dead letters are cancelled: the refresh reads their records again, and a
+        replay that continued after the publication would deliver them twice.
 
         :param lease: lease of the pipeline; the command is refused if its epoch or owner is no longer current
         :param partition: id of the source partition

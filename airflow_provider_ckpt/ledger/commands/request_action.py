@@ -49,11 +49,11 @@ class ActionCommands(Session):
     ) -> ActionResult:
         """Carry out a user's action on a pipeline at once if no run holds the lease; otherwise store it.
 
-        A stored action is applied by the run that holds the lease, or by the next one. Actions that need the sink's
-        fence or its receipts, which are all of :data:`~airflow_provider_ckpt.core.action.NEED_RECEIPTS_READ`, are
-        always stored; a run applies them by :meth:`apply_stored_actions`. An acceptance of changed columns is always
-        stored too, see :meth:`.SchemaVersionCommands.settle_acceptances`. Before the action is carried out, actions
-        that were stored earlier are applied.
+        The run that holds the lease applies a stored action, or else the next run. Actions that need the sink's fence
+        or receipts (:data:`~airflow_provider_ckpt.core.action.NEED_RECEIPTS_READ`) are always stored; a run applies
+        them by :meth:`apply_stored_actions`. An acceptance of changed columns is always stored too, see
+        :meth:`.SchemaVersionCommands.settle_acceptances`. Before the action is carried out, actions that were stored
+        earlier are applied.
 
         :param pipeline: name of the pipeline
         :param action: the action

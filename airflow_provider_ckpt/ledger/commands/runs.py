@@ -68,8 +68,8 @@ class RunCommands(Session):
     def register(self, pipelines: Iterable[str]) -> None:
         """Create the rows of pipelines before any of them runs; pipelines that the ledger knows are left as they are.
 
-        The pipelines of a declaration of many tables are registered together. Otherwise, if the first run ended early,
-        the next run would take the remaining tables for new ones.
+        The pipelines of a declaration of many tables are registered together. Otherwise, if the first run ended before
+        every table had its turn, the next run would take the remaining tables for tables that were created since.
 
         :param pipelines: names of the pipelines
         """
@@ -102,9 +102,9 @@ class RunCommands(Session):
         Nothing happens if it was already released or taken over.
 
         :param lease: the lease
-        :param error: the error with which a run failed; :meth:`failed_runs` returns it until a run succeeds. None if no
-            run has failed, for example because a user's action releases the lease
-        :param succeeded: whether a run ended without an error
+        :param error: the error with which the run that held the lease failed; :meth:`failed_runs` returns it until a
+            run succeeds. None if that run did not fail, or a user's action held the lease
+        :param succeeded: whether the lease was held by a run that ended without an error
         """
         with self._writing() as connection:
             if lease_store.release(connection, lease):
@@ -124,8 +124,8 @@ class RunCommands(Session):
         newest run has not failed with the same error. Nothing happens if the ledger does not know the pipeline.
 
         :param pipeline: name of the pipeline
-        :param owner: owner of the lease that the run wanted
-        :param error: the error with its hint
+        :param owner: the owner in whose name the run would have acquired the lease
+        :param error: text of the error with its hint
         """
         with self._writing() as connection:
             moment = lease_store.database_time(connection)

@@ -53,11 +53,11 @@ class SchemaVersionCommands(Session):
     def settle_acceptances(
         self, lease: Lease, *, version: str, source: str, refusal: Callable[[StoredAction], str | None]
     ) -> list[StoredAction]:
-        """Apply or refuse the stored acceptances of changed columns, and return those that the run may still follow.
+        """Apply or refuse the stored acceptances of changed columns, and return the acceptances that stay stored.
 
-        An acceptance is applied when the newest schema version has the accepted columns. It is refused when neither
-        this version nor the source has them, or when ``refusal`` returns a reason. Both are recorded as events. The
-        others are returned, oldest first.
+        An acceptance is applied if the newest schema version has the accepted columns. It is refused if neither this
+        version nor the source has them, or if ``refusal`` returns a reason. Both are recorded as events. The others are
+        returned, oldest first: the source has the accepted columns, and the run is to begin a version with them.
 
         :param lease: lease of the pipeline; the command is refused if its epoch or owner is no longer current
         :param version: digest of the columns of the newest version, see :attr:`.SchemaVersion.followed`

@@ -36,7 +36,7 @@ from airflow_provider_ckpt.ledger.types import Settlement
 from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
 
 NO_ERROR_REPORTED = ErrorInfo(ErrorType.GENERIC, "the lane reported that the batch failed, but not with which error")
-"""Error that is stored for a failed outcome without an error; its type is one with which the run is halted."""
+"""Error that is stored for a failed attempt whose lane reported no error; its type halts the run by default."""
 
 NewReceipts = list[tuple[Receipt, dict[str, int]]]
 
@@ -44,9 +44,8 @@ NewReceipts = list[tuple[Receipt, dict[str, int]]]
 def apply_receipt(work: UnitOfWork, receipt: Receipt) -> bool:
     """Resolve the batch of a receipt.
 
-    A receipt whose range differs from the batch's is imported: the sink is right, and the parts of the batch's range
-    that the receipt does not cover are planned again. A receipt of a side partition that was garbage-collected is
-    ignored.
+    If the ranges of the receipt and the batch differ, the receipt prevails and is imported; the parts of the batch's
+    range that it does not cover are planned again. A receipt of a side partition that was garbage-collected is ignored.
 
     :param work: partitions of the pipeline, loaded under its lease in the command's transaction
     :param receipt: a receipt of the sink
@@ -193,7 +192,7 @@ def cancel_open_attempts(work: UnitOfWork) -> list[BatchKey]:
 
 
 def touched_partitions(work: UnitOfWork) -> list[Partition]:
-    """Return the partitions whose batches the current command has loaded; it changes no others."""
+    """Return the partitions that the current command may change, with the batches that it has loaded."""
     return [item.partition for item in work.touched_partitions]
 
 

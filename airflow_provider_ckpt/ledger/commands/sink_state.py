@@ -1,7 +1,7 @@
 """Store the state in which a run left the sink, and the losses of the sink that a user accepted.
 
 The next run compares the stored state with the sink, to detect a sink that has lost commits. ``queries/sink_state.py``
-reads it.
+reads the stored state.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Store users' actions that cannot be applied at once, and apply or refuse them in a run.
 
-A run applies them between its waves; those that need a new epoch, such as a rewind, only when it starts.
+A run applies stored actions between its waves; those that need a new epoch, such as a rewind, only when the run starts.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ def settle_acceptances(
     :param work: the lease and the connection of the command's transaction
     :param version: digest of the columns of the newest version, see :attr:`.SchemaVersion.followed`
     :param source: digest of the columns that the source has now
-    :param refusal: function that returns the reason why an acceptance of the source's columns is refused; None if it is
-        not
+    :param refusal: function that returns the reason why an acceptance of the source's columns must be refused; None if
+        it may be followed
     """
     waiting = []
     for intent in _acceptances(work):

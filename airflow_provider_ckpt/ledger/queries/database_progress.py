@@ -1,6 +1,6 @@
-"""Query of the progress of all pipelines of a declaration of many tables, to find the tables that have work.
+"""Query the progress of all pipelines of a declaration of many tables, to find the tables that have work.
 
-It takes three statements, regardless of the number of tables.
+The query takes three SQL statements, regardless of the number of tables.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _P, _N, _A = tables.partition.c, tables.pipeline.c, tables.stored_action.c
 
 @dataclass(frozen=True, slots=True)
 class PipelineProgress:
-    """Position up to which one pipeline has planned, and whether it has work that does not depend on its source.
+    """Position up to which one pipeline has planned, and whether it has work even if its source has no new records.
 
-    :param planned_end: position before which everything was planned; None unless the pipeline has exactly one source
-        partition
-    :param state: values that the source stored at its last planning; None as for ``planned_end``
+    The fields except ``unfinished`` are None unless the pipeline has exactly one source partition.
+
+    :param planned_end: position before which everything was planned
+    :param state: JSON-ready values that the source stored at its last planning
     :param unfinished: whether batches or side partitions are not resolved, or stored actions are not applied
-    :param identity: identity of the source partition, which the ledger stored when the partition was started; None as
-        for ``planned_end``
+    :param identity: identity of the source partition, which the ledger stored when the partition was started
     """
 
     planned_end: int | None = None

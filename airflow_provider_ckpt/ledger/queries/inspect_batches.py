@@ -1,6 +1,6 @@
 """Query details of one batch, of one partition, or of all unresolved batches, for ``airflow ckpt inspect``.
 
-Of a batch that the checkpoint has passed, only its range receipt and its events in the audit log remain.
+Of a batch that the checkpoint has passed, the ledger keeps only the receipt, its dead letters and events.
 """
 
 from __future__ import annotations

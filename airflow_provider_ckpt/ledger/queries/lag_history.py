@@ -1,6 +1,6 @@
-"""Query of the lag of pipelines at earlier times: planned ends and checkpoints, from the snapshots of their partitions.
+"""Query the lag of pipelines at earlier times: ends of plans and checkpoints, from the snapshots of their partitions.
 
-Its cost depends on the number of partitions and times, not on the number of snapshots between them.
+The cost depends on the number of partitions and times, not on the number of snapshots between them.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ def lag_history(
 def _snapshots(
     connection: Connection, pipelines: Sequence[str], times: Sequence[datetime]
 ) -> dict[tuple[str, str, int], _Positions]:
-    """Return the snapshot that shows the state of each partition at each time.
+    """Return the stored positions of partitions at each time, for the partitions that have moved since that time.
 
-    Only partitions that have moved since a time are looked up for it; the others have had their present state since.
+    Partitions that have not moved since then had their present positions already, and are left out.
 
     :param connection: connection whose transaction reads one snapshot
     :param pipelines: names of the pipelines

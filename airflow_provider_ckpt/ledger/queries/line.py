@@ -1,4 +1,4 @@
-"""Query of the number line of a partition: the state of every range of its positions, in a bounded number of pieces.
+"""Query the number line of a partition: the state of every range of its positions, in a bounded number of pieces.
 
 The page in Airflow draws the line. If there are many batches beyond the checkpoint, they are grouped by *buckets*,
 equal parts of the line. If there are many range receipts, they are only sampled, since there may be millions: the first
@@ -30,7 +30,7 @@ MAX_DEAD_LETTERS = 500
 """Maximum number of entries of the dead letter index in one number line."""
 
 _MARGIN = 20
-"""Divisor for the margin: the default window begins 1/20 of its length before the low watermark."""
+"""Divisor for the margin: the default window begins before the low watermark, by 1/20 of the distance to its end."""
 
 _P, _B, _R, _D = tables.partition.c, tables.batch.c, tables.receipt.c, tables.dead_letter.c
 
@@ -184,7 +184,7 @@ def _default_window(connection: Connection, row: sa.RowMapping) -> Range:
 
 
 def _first_end(connection: Connection, row: sa.RowMapping) -> int | None:
-    """Return the end of a partition's first range, where the line begins while the low watermark is ``start``.
+    """Return the end of a partition's first receipt or batch; the line begins there if the low watermark is ``start``.
 
     :param connection: connection whose transaction reads one snapshot
     :param row: the partition's row in the table ``partition``

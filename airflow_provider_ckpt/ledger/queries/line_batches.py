@@ -74,11 +74,12 @@ def _overlaps(window: Range) -> sa.ColumnElement[bool]:
 def batch_groups(connection: Connection, row: sa.RowMapping, window: Range, width: int) -> Sequence[Any]:
     """Return the batches of a partition in groups, by one pass over all of them; superseded batches are left out.
 
-    A group contains the batches of one state that begin in one bucket of the window. Those that begin before the window
-    and reach into it are in the first bucket; those of one state outside the window are one group. A group has the
-    columns ``state``, ``bucket`` (None outside the window), ``start`` and ``end`` (first position of its batches, and
-    first one after them), ``batches`` (their number), ``seq`` (the lowest), ``attempts`` (the highest number of them),
-    ``positions`` (the number of positions beyond the checkpoint), and the numbers of the batches that
+    A group contains the batches of one state that begin in one bucket of the window. Batches that begin before the
+    window and reach into it are in the first bucket. The batches of one state outside the window form one group. A
+    group has the columns ``state``, ``bucket`` (its number from 0; None outside the window), ``start`` and ``end``
+    (first position of its batches, and first position after them), ``batches`` (number of batches), ``seq`` (the lowest
+    seq), ``attempts`` (the highest number of attempts of one batch), ``positions`` (number of positions that its
+    batches beyond the checkpoint cover), and the numbers of its batches that
 
     - end at or before the checkpoint (``passed``)
     - begin at or after the checkpoint (``beyond``)
@@ -170,9 +171,9 @@ def _piece(row: sa.RowMapping, found: Any, batches: int, error: Mapping[str, Any
 
 
 def passed_ranges(connection: Connection, row: sa.RowMapping) -> list[Range]:
-    """Return the ranges of the batches before the checkpoint that are still stored, since they have no receipt.
+    """Return the ranges of batches before the checkpoint that were sent at most once and whose receipt is not known.
 
-    They were sent at most once, and never confirmed.
+    All other batches before the checkpoint are no longer stored one by one.
 
     :param connection: connection whose transaction reads one snapshot
     :param row: the partition's row in the table ``partition``
@@ -196,7 +197,7 @@ def gaps_between(connection: Connection, row: sa.RowMapping) -> list[Range]:
 
 
 def blocked_line(connection: Connection, row: sa.RowMapping, groups: Sequence[Any]) -> BlockedLine | None:
-    """Return the unresolved batch that blocks a partition's checkpoint, and the amount of resolved batches beyond it.
+    """Return the unresolved batch that blocks a partition's checkpoint, and how many resolved batches lie beyond it.
 
     The result is for display; ``core/checkpoint.py`` decides where the checkpoint is.
 

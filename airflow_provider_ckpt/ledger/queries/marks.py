@@ -1,4 +1,4 @@
-"""Query the events of a pipeline that a timeline marks in a period: leases of runs, and actions of users."""
+"""Query the events of a pipeline that the page marks on a timeline: leases of runs, and actions of users."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def marks(connection: Connection, pipeline: str, since: datetime, until: datetim
 def _record_lease(spans: dict[int, LeaseSpan], row: sa.Row[Any]) -> None:
     """Update the leases by one event: end the newest open lease, and add a lease if the event is an acquisition.
 
-    A release ends only the lease of its own epoch.
+    A release ends that lease only if both have the same epoch.
 
     :param spans: leases by epoch, changed in place
     :param row: the event

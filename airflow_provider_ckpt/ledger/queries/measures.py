@@ -1,7 +1,7 @@
 """Query the values that a run's metrics report: most delayed checkpoint, parked dead letters, expired ranges.
 
-An expired range is one whose records recovery can no longer compare with the source: the low watermark has passed it
-without a receipt, or the source has deleted its records.
+A range is expired if recovery can no longer compare its records with the source: the low watermark has passed the range
+without a receipt, or the source has deleted the records.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ def measure(connection: Connection, pipeline: str, after: int | None) -> Measure
 
     :param connection: connection whose transaction reads one snapshot
     :param pipeline: name of the pipeline
-    :param after: id of an event; :attr:`Measures.expired` has the ranges of later events. None to leave it empty
+    :param after: id of an event; only ranges that expired after this event are returned. None to return no expired
+        ranges
     """
     parked, oldest = connection.execute(
         sa.select(sa.func.coalesce(sa.func.sum(_D.records), 0), sa.func.min(_D.at)).where(
@@ -41,8 +42,8 @@ def measure(connection: Connection, pipeline: str, after: int | None) -> Measure
 def _last_moves(pipeline: str) -> sa.Select[datetime]:
     """Build a query for the time at which the checkpoint last moved, for each partition that has batches beyond it.
 
-    A partition's column ``moved_at`` also changes when batches are planned. The partition's history contains earlier
-    snapshots, so the first snapshot with the current checkpoint shows when the checkpoint was reached.
+    The column ``moved_at`` of a partition cannot be used, since it also changes when batches are planned. The first
+    stored snapshot of the partition with the current checkpoint shows when the checkpoint was reached.
     """
     same = sa.and_(
         _M.pipeline == _P.pipeline,

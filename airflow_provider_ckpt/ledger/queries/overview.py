@@ -1,4 +1,4 @@
-"""Query of the state of all pipelines at once: positions, batches, lease, dead letters.
+"""Query the state of all pipelines at once: positions, batches, lease, dead letters.
 
 The number of statements depends neither on the number of pipelines nor on the length of their history.
 """
@@ -27,7 +27,7 @@ RATE_WINDOW = timedelta(minutes=10)
 """Period over which :attr:`PipelineOverview.rate` is averaged."""
 
 GROWTH_WINDOW = timedelta(hours=1)
-"""Age of the state from which :attr:`PipelineOverview.earlier_lag` is computed."""
+"""Age of the positions from which :attr:`PipelineOverview.earlier_lag` is computed."""
 
 _P, _B, _M, _D = tables.partition.c, tables.batch.c, tables.partition_snapshot.c, tables.dead_letter.c
 _COUNTS = frozenset(
@@ -274,8 +274,8 @@ def _stalled_since() -> sa.ColumnElement[datetime]:
 def _by_state(of_one: bool) -> sa.CTE:
     """Build a query that counts the batches of each partition's present generation by state.
 
-    Its rows have the number of batches, the numbers of those with an error (``failed``) and of those that end beyond
-    the checkpoint (``beyond``), and the seqs of the first batch (``first``) and of the first with an error
+    Each row has the number of batches (``batches``), of batches with an error (``failed``) and of batches that end
+    beyond the checkpoint (``beyond``), and the seqs of the first batch (``first``) and of the first batch with an error
     (``first_failed``).
 
     :param of_one: whether to select only the pipeline that the bound parameter ``name`` names

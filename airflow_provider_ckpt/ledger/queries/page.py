@@ -180,7 +180,7 @@ class PageQueries(Session):
     def proposal_page(self, pipeline: str, *, limit: int = 50) -> list[dict[str, Any]]:
         """Return the newest proposals of a pipeline, newest first, as dicts by column of the ledger's table.
 
-        The columns ``subject`` and ``body`` are left out: the text of the question that asks for the approval.
+        The columns ``subject`` and ``body``, the text of the question to the approver, are left out.
 
         :param pipeline: name of the pipeline
         :param limit: maximum number of proposals
@@ -191,7 +191,7 @@ class PageQueries(Session):
     def stored_action_page(self, pipeline: str, *, ended: int = 20) -> list[dict[str, Any]]:
         """Return the stored actions that wait for a run, and the newest applied or refused ones, newest first.
 
-        Each is a dict by column of the ledger's table.
+        Each action is a dict by column of the ledger's table.
 
         :param pipeline: name of the pipeline
         :param ended: maximum number of applied or refused actions
@@ -202,8 +202,9 @@ class PageQueries(Session):
     def partition_rows(self, pipeline: str, *, limit: int = 500) -> tuple[list[dict[str, Any]], int]:
         """Return the partitions of a pipeline, source partitions first, and the number of all partitions.
 
-        Each is a dict by column of the ledger's table. Its additional key ``states`` has, by state, the number of
-        batches beyond the checkpoint.
+        Each partition is a dict by column of the ledger's table. Its additional key ``states`` has the number of
+        batches beyond the checkpoint by state, and ``batches_settled`` the number of batches that the checkpoint has
+        passed.
 
         :param pipeline: name of the pipeline
         :param limit: maximum number of rows

@@ -1,6 +1,7 @@
 """Queries that return long lists page by page: batches, events, dead letters, proposals, stored actions.
 
-A page begins after the key of the last item of the previous page, so new items neither shift nor repeat other items.
+A page begins after the key of the last item of the previous page, so that no item is repeated or left out if new items
+are added in between.
 """
 
 from __future__ import annotations
@@ -237,7 +238,7 @@ def proposals(connection: Connection, pipeline: str, *, limit: int) -> list[dict
 def stored_actions(connection: Connection, pipeline: str, *, ended: int) -> list[dict[str, Any]]:
     """Return the stored actions that wait for a run, and the newest applied or refused ones, newest first.
 
-    Each is a dict by column of the ledger's table.
+    Each action is a dict by column of the ledger's table.
 
     :param connection: connection whose transaction reads one snapshot
     :param pipeline: name of the pipeline
@@ -253,8 +254,8 @@ def stored_actions(connection: Connection, pipeline: str, *, ended: int) -> list
 def partition_rows(connection: Connection, pipeline: str, *, limit: int) -> tuple[list[dict[str, Any]], int]:
     """Return the partitions of a pipeline, source partitions first, and the number of all partitions.
 
-    Each is a dict by column of the ledger's table. The key ``states`` has the number of batches beyond the checkpoint
-    by state, and ``batches_settled`` the number of batches that the checkpoint has passed.
+    Each partition is a dict by column of the ledger's table. Its additional key ``states`` has the number of batches
+    beyond the checkpoint by state, and ``batches_settled`` the number of batches that the checkpoint has passed.
 
     :param connection: connection whose transaction reads one snapshot
     :param pipeline: name of the pipeline

@@ -41,10 +41,9 @@ class Queries(Session):
             return {name: item.record for name, item in status.partitions(connection, pipeline).items()}
 
     def database_progress(self, database: str) -> dict[str, database_progress.PipelineProgress]:
-        """Return the end of the plan of each pipeline of a declaration of many tables, and whether it has open work.
+        """Return the progress of all pipelines of a declaration of many tables, by name of the pipeline.
 
-        The result is a dict by name of the pipeline. Work is open if batches are not resolved or stored actions not
-        applied.
+        It consists of the end of the plan, and whether batches are not resolved or stored actions not applied.
 
         :param database: name of the declaration, with which the names of its pipelines begin
         """
@@ -52,10 +51,10 @@ class Queries(Session):
             return database_progress.database_progress(connection, database)
 
     def collected_ends(self, pipeline: str) -> dict[str, KnownReceipts]:
-        """Return, for each side partition that was garbage-collected, the position up to which its receipts were known.
+        """Return the end position of each side partition that was garbage-collected.
 
-        The sink may still have these receipts: those that end at this position or before it, which must not be taken
-        for new ones.
+        The sink may still have receipts of such a side partition. The ledger has known all that end at this position or
+        before it, and must not take them for new ones.
 
         :return: generation and end position, by id of the side partition
         """
@@ -210,8 +209,8 @@ class Queries(Session):
         """Return the values that metrics report for a pipeline as a whole; see ``measures.py``.
 
         :param pipeline: name of the pipeline
-        :param after: id of an event; :attr:`Measures.expired` has the ranges that have expired according to later
-            events. None to leave it empty
+        :param after: id of an event; only ranges that expired after this event are returned. None to return no expired
+            ranges
         """
         with self._reading() as connection:
             return measures.measure(connection, pipeline, after)

@@ -93,8 +93,8 @@ def history(connection: Connection, pipeline: str) -> list[dict[str, Any]]:
 def in_window(connection: Connection, pipeline: str, partition: str, window: Range) -> tuple[list[ShownVersion], bool]:
     """Return the schema versions that begin in a window or at its end, by position, and whether there are more.
 
-    At most :data:`MAX_SHOWN` versions are returned, fewer of a wide table (:data:`MAX_COLUMNS`): those with the
-    greatest positions. The cost does not depend on the number of all versions.
+    At most :data:`MAX_SHOWN` versions are returned, or fewer if the table has many columns (:data:`MAX_COLUMNS`). If
+    there are more, those with the greatest positions are chosen. The cost does not depend on the number of versions.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline

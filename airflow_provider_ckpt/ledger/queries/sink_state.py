@@ -2,8 +2,8 @@
 
 ``core/changed_sink.py`` compares that state with the sink, to detect a sink that has lost commits. Each partition
 stores the seqs of the batches with a receipt of its newest epoch. So a run can ask the sink for all receipts of the
-newest epoch, for the newest receipt of each partition that has none of that epoch, and for the receipts of batches
-beyond the checkpoints.
+newest epoch of the pipeline, for the newest receipt of each partition without a receipt of this epoch, and for the
+receipts of batches beyond the checkpoints.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def expected_receipts(connection: Connection, pipeline: str) -> list[BatchKey]:
       out
     - receipts of batches beyond the checkpoint, except those that a user has accepted as lost
 
-    Side partitions that have ended deliver no more, so with every run their receipts lie further back in the sink.
+    Side partitions that have ended deliver no more, so the sink has written many newer receipts after theirs.
     """
     raised = load_expected_state(connection, pipeline).epoch
     found: set[BatchKey] = set()

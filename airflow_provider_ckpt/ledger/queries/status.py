@@ -136,7 +136,7 @@ def last_event(connection: Connection, pipeline: str) -> int:
 def accounts(
     connection: Connection, pipeline: str, *, now: datetime, settle_lag: timedelta, window: timedelta | None
 ) -> list[PartitionAccount]:
-    """Return the receipts and batches of each partition above its low watermark, as input of :func:`find_missing`.
+    """Return the receipts and batches of each partition above its low watermark, from which missing records are found.
 
     :param connection: connection whose transaction reads one snapshot
     :param pipeline: name of the pipeline

@@ -1,1 +1,1 @@
-"""Load the state on which ``core`` works from the ledger's tables, store its changes, and migrate the tables."""
+"""Load batches, partitions and leases from the ledger's tables for ``core``, store changes, and migrate the tables."""

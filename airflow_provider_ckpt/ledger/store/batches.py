@@ -125,10 +125,9 @@ def load_all(connection: Connection, pipeline: str, partitions: Iterable[str] | 
 def load_some(
     connection: Connection, pipeline: str, partitions: Iterable[str], keys: Iterable[BatchKey]
 ) -> Iterable[Any]:
-    """Return the rows that are needed to change some batches and to move the checkpoint.
+    """Return the rows of some batches, and of all resolved or cancelled batches of their partitions.
 
-    These are the rows of the batches to change, and of all resolved or cancelled batches of their partitions. A row may
-    occur twice.
+    The latter decide how far the checkpoint moves when some batches change. A row may occur twice.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline

@@ -37,7 +37,7 @@ _TO_TEXT: Mapping[type, Callable[[Any], str]] = {
 def _column_texts(column: tuple[Any, ...]) -> Iterable[str]:
     """Return the values of one column in the text format of COPY.
 
-    A column whose values are all equal, or all integers, is converted without a look-up for each value.
+    For speed, a column whose values are all equal, or all integers, is converted without looking at each value's type.
     """
     first = column[0]
     if column.count(first) == len(column) and set(map(type, column)) == {type(first)}:

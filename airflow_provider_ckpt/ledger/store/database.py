@@ -29,7 +29,10 @@ MIGRATE = "Run `airflow ckpt db migrate`."
 
 _BUSY_SECONDS = 30.0
 _TRUSTED_SECONDS = 1.0
-"""Seconds after its last use during which a pooled connection is used without a test, unless data waits on it."""
+"""Seconds after its last use during which a pooled connection is used again without a test statement.
+
+A connection with unread data is always tested, since the server may have ended it.
+"""
 
 _USED = "ckpt_used"
 """Key in the ``info`` of a pooled connection under which the time of its last use is stored."""

@@ -71,8 +71,9 @@ def load(connection: Connection, pipeline: str, batches: Iterable[BatchKey] | No
 def load_rereads(connection: Connection, pipeline: str) -> list[RereadRange]:
     """Return the ranges of the source that were read again, by rewinds, range replays or recoveries.
 
-    Older dead letters in these ranges are obsolete. Of several generations that began at the same position, as those of
-    refreshes do, only the newest is returned, whose range makes the others' dead letters obsolete as well.
+    Dead letters of older generations in these ranges are obsolete. Of several generations that began at the same
+    position, such as those of refreshes, only the newest is returned, since it makes the dead letters of the others
+    obsolete too.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
@@ -94,7 +95,7 @@ def load_rereads(connection: Connection, pipeline: str) -> list[RereadRange]:
 
 
 def unknown_side_partitions(connection: Connection, pipeline: str, partitions: Mapping[str, int]) -> list[str]:
-    """Return those of the given side partitions that this ledger has never known, sorted by id.
+    """Return the ids of those given side partitions that this ledger has never stored, sorted.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
@@ -113,7 +114,7 @@ def update_index(
     replays: Mapping[str, Replay],
     recalled: LostReplays = LostReplays(),  # noqa: B008  # immutable
 ) -> None:
-    """Add the dead letters that new receipts count to the index, and update those that a replay has sent.
+    """Add the dead letters that new receipts count to the index, and update the states of those that were replayed.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
@@ -241,9 +242,9 @@ def _give_back(
 
 
 def select_open(connection: Connection, pipeline: str, dead_letters: Sequence[DeadLetters]) -> list[DeadLetters]:
-    """Return those of the given dead letters that may still be replayed or discarded.
+    """Return the given dead letters that may still be replayed or discarded.
 
-    They must be parked, and their records must not have been read again by a rewind or range replay.
+    A dead letter must be parked, and its record must not have been read again by a rewind, range replay or recovery.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
@@ -265,7 +266,7 @@ def set_state(
     state: DeadLetterState,
     replay: str | None = None,
 ) -> None:
-    """Set the state of those of the given dead letters that are parked; the others are not changed.
+    """Set the state of the given dead letters that are parked; dead letters in another state are not changed.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline

@@ -27,7 +27,7 @@ from airflow_provider_ckpt.ledger.types import Lease, Renewal
 _L = tables.lease.c
 
 _HELD = ("pipeline", "epoch", "owner")
-"""Columns in which the stored row must agree with a :class:`Lease`, so that its owner still holds the lease."""
+"""Columns whose stored values are those of a :class:`Lease` as long as its owner holds the lease."""
 
 
 def database_time(connection: Connection) -> datetime:

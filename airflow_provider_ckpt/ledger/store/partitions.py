@@ -41,8 +41,8 @@ class LoadedPartition:
     :param state: JSON-ready values that the source stored at its last planning and gets back at the next one
     :param unconfirmed: batches below the checkpoint that were sent at most once and not confirmed since, by seq
     :param receipts_to_merge: batches whose receipts the next :func:`write` adds to the stored receipts
-    :param ended: outcome and error type of attempts that ended, where they do not follow from the batch's new state, by
-        seq
+    :param ended: by seq, outcome and error type of an attempt that ended; needed only if the outcome does not follow
+        from the batch's new state
     :param before: batches as they were loaded or last written, by seq
     :param before_row: the partition's row as it was loaded or last written; empty if the partition is new
     :param complete: whether all batches were loaded; if not, only the batches that the command names, and resolved and
@@ -152,8 +152,8 @@ def load(
     :param pipeline: name of the pipeline
     :param phase: the pipeline's phase
     :param batches_of: ids of the partitions whose batches are loaded; the other partitions must not be changed. If this
-        is a mapping from ids to seqs, only the batches with these seqs are loaded, and the batches that decide how far
-        the checkpoint moves. None to load all batches of all partitions
+        is a mapping from ids to seqs, only the batches with these seqs are loaded, and the resolved and cancelled
+        batches, which decide how far the checkpoint moves. None to load all batches of all partitions
     """
     found = connection.execute(sa.select(tables.partition).where(_P.pipeline == pipeline).order_by(_P.partition))
     stored: dict[str, LoadedPartition] = {}

@@ -232,10 +232,9 @@ def _delete(connection: Connection, pipeline: str, ranges: Iterable[tuple[Any, .
 def _existing_starts(
     connection: Connection, pipeline: str, positions: Iterable[tuple[int, str, int]]
 ) -> set[tuple[int, str, int]]:
-    """Return those of the given positions at which a row of the table ``receipt`` begins already.
+    """Return the positions between the lowest and highest given ones of a partition at which a row begins already.
 
-    It may also return further positions at which a row begins, between the lowest and the highest given position of a
-    partition.
+    The rows are those of the table ``receipt``. The result may contain positions that are not among the given ones.
 
     :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
@@ -273,9 +272,9 @@ def _query_rows(pipeline: str, receipts: Sequence[tuple[RangeReceipt, int]]) -> 
 def _touching_rows(dialect: str) -> sa.Select[Any]:
     """Build the query for the rows of the table ``receipt`` that touch or overlap the ranges in its parameter.
 
-    The parameter is that of :func:`.bulk_sql.given_rows`: ranges, each with the position ``below`` which rows are
-    selected. For each range these are the nearest row that begins at or before its start, and the rows that begin
-    inside or at its end.
+    The parameter is that of :func:`.bulk_sql.given_rows`: ranges, each with a position ``below``; rows that begin at or
+    after this position are left out. For each range, the query returns the nearest row that begins at or before its
+    start, and the rows that begin inside or at its end.
 
     :param dialect: name of the SQL dialect, ``postgresql`` or ``sqlite``
     """

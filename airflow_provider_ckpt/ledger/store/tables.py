@@ -55,7 +55,7 @@ MARKS = (
     "'action_refused', 'hold', 'release', 'skip', 'cancel', 'drain', 'stop', 'force_stop', 'resume', 'rewind', "
     "'replay', 'recover', 'replay_dead_letters', 'discard_dead_letters', 'resend_to_sink', 'keep_sink', 'move')"
 )
-"""Condition of a partial index on events: those of leases and of users' actions.
+"""Condition of a partial index on events: those of leases and of users' actions, except acceptances of changed columns.
 
 A query must contain the condition word for word to use the index.
 """

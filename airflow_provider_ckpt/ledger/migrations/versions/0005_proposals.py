@@ -1,4 +1,4 @@
-"""Add proposals: actions that one user requests and another approves, under an id that is used once."""
+"""Add proposals: actions that a user requests and that a user must approve, under an id that is used once."""
 
 from __future__ import annotations
 
