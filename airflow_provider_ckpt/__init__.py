@@ -1,6 +1,6 @@
 """Checkpointed micro-batch replication for Apache Airflow and Apache Spark.
 
-Importing the package imports none of its modules, since every Airflow process and Spark's executors import the package.
+Importing the package imports none of its modules, so that Airflow's processes and Spark's executors start fast.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``python -m airflow_provider_ckpt``: run the commands of ``airflow ckpt`` where Airflow lacks them, as in 3.1."""
+"""``python -m airflow_provider_ckpt``: run the commands of ``airflow ckpt`` if Airflow lacks them, as 3.1 does."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Functions that hide how the supported versions of Airflow differ, apart from names that have moved.
+"""Functions that behave alike in all supported versions of Airflow, although Airflow's own functions differ.
 
-Names that have moved are imported from ``airflow.providers.common.compat.sdk``, which knows where each version has
-them.
+Names that are in different modules in different versions are imported from ``airflow.providers.common.compat.sdk``.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 def initialize_stats() -> None:
     """Set up Airflow's ``Stats`` in a process that is not an Airflow task; in a task, Airflow has already done so.
 
-    With Airflow 3.1 the function does nothing, since ``Stats`` sets itself up at its first use.
+    With Airflow 3.1 this function does nothing, since ``Stats`` sets itself up at its first use there.
     """
     from airflow import __version__
     from airflow.providers.common.compat.sdk import Stats
@@ -36,9 +35,9 @@ def initialize_stats() -> None:
 
 
 def newest_event(asset: Asset) -> AssetEventResult | None:
-    """Return an asset's newest event; None if the asset has no event. May be called in a task only.
+    """Return an asset's newest event; None if the asset has no event. To be called inside a task only.
 
-    Airflow 3.1 cannot be asked for one event, and returns all of them.
+    Airflow 3.1 can only return all events of an asset, which takes longer.
 
     :param asset: the asset
     """

@@ -1,7 +1,8 @@
 """Database manager by which ``airflow db migrate`` also migrates the ledger.
 
-``airflow db reset`` does not change the ledger. Airflow passes a session of its own metadata database, which is not
-used: the ledger is found by its connection and migrated by ``ledger.store.migrate``.
+``airflow db reset`` does not change the ledger. Airflow passes a session of its metadata database to each database
+manager; this one does not use it, but finds the ledger by the ledger's connection. ``ledger.store.migrate`` has the
+migrations.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class CkptDBManager(BaseDBManager):
             return False
 
     def create_db_from_orm(self) -> None:
-        """Create the tables of the ledger by its migrations; there is no ORM metadata to create them from."""
+        """Create the tables of the ledger by its migrations, since the ledger has no ORM models."""
         self.upgradedb()
 
     def upgradedb(
@@ -78,7 +79,8 @@ class CkptDBManager(BaseDBManager):
     ) -> None:
         """Create the ledger, or upgrade it to the Alembic revision that this version needs.
 
-        Do nothing if no ledger is configured. Airflow passes the parameters to every database manager.
+        If no ledger is configured, nothing is done. All parameters are ignored; Airflow passes them to every database
+        manager.
 
         :param to_revision: ignored
         :param from_revision: ignored

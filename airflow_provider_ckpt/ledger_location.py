@@ -50,7 +50,7 @@ class LedgerLocation:
     """Location of the ledger's database.
 
     :param url: SQLAlchemy URL, which contains the password
-    :param origin: name of the connection or option that the URL is from, for messages
+    :param origin: name of the connection or option that defines the URL, for messages
     """
 
     url: str = field(repr=False)
@@ -83,7 +83,7 @@ def locate_ledger(connection_id: str = DEFAULT_CONNECTION) -> LedgerLocation:
 def open_ledger(connection_id: str = DEFAULT_CONNECTION) -> Ledger:
     """Open the ledger that :func:`locate_ledger` finds.
 
-    It must exist, and have the Alembic revision that this version needs.
+    The ledger must exist, and must have the Alembic revision that this version of the package needs.
 
     :param connection_id: id of the Airflow connection of the ledger
     :raises ConfigError: if no ledger is defined
@@ -188,8 +188,8 @@ def _configured_location() -> LedgerLocation | None:
 def _embedded_location() -> LedgerLocation:
     """Return the location of the ledger's SQLite file in AIRFLOW_HOME.
 
-    The file is used only if Airflow's metadata database is SQLite too. A task cannot see the URL of that database;
-    there, the ledger's file must exist instead.
+    The file is used only if Airflow's metadata database is SQLite too. A task cannot see the URL of that database; in a
+    task, the file is used only if it exists already.
 
     :raises MissingConnectionError: if the file cannot be used
     """
@@ -212,7 +212,7 @@ def _embedded_location() -> LedgerLocation:
 def _look_up(connection_id: str) -> AirflowConnection | None:
     """Return the Airflow connection with the given id, or None if it is not defined.
 
-    In a task, the task SDK looks it up; other processes have access to the metadata database.
+    In a task, the task SDK looks up the connection. Other processes read the metadata database themselves.
 
     :param connection_id: id of the connection
     :raises ConfigError: if the connection's environment variable is set but invalid
@@ -234,7 +234,7 @@ def _look_up(connection_id: str) -> AirflowConnection | None:
 
 
 def _undefined_error(connection_id: str) -> MissingConnectionError:
-    """Return the error to raise for a connection id that is not defined."""
+    """Return the error for a connection id that is not defined."""
     return MissingConnectionError(
         f"the connection {connection_id!r} is not defined, or the secrets backend that holds it does not answer.",
         hint=f"Define it: airflow connections add {connection_id} --conn-uri ..., "

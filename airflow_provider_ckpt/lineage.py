@@ -29,7 +29,7 @@ DatasetName = tuple[str, str]
 
 @define
 class CkptRunFacet(RunFacet):
-    """Run facet ``ckpt`` of OpenLineage: pipeline, and numbers of records by outcome, of retries and of failed commits.
+    """OpenLineage run facet ``ckpt``: the pipeline, and numbers of records by outcome, retries and failed commits.
 
     A commit is the delivery of one batch to the sink, or its settlement in the ledger.
     """
@@ -50,7 +50,7 @@ def lineage_of(
 
     :param pipeline: declaration of the pipeline that the task ran
     :param totals: values of the task's counters
-    :param connections: function that returns the connection of an id
+    :param connections: function that returns the connection with a given id
     """
     if not totals[Metric.COMMITTED]:
         return None
@@ -78,7 +78,7 @@ def dataset_name(section: ConnectorSection, connections: Callable[[str], Connect
     """Return namespace and name of a source or sink by OpenLineage's naming rules, without login or password.
 
     :param section: section ``source`` or ``sink`` of the declaration
-    :param connections: function that returns the connection of an id
+    :param connections: function that returns the connection with a given id
     """
     connection = connections(section.connection) if section.connection else None
     dataset = find_connector(section.type).dataset

@@ -1,6 +1,6 @@
 """Register the page *Replication* and its API with Airflow, by the plugin ``CkptPlugin``.
 
-Airflow finds it by the entry point ``airflow.plugins``, and loads plugins in every process. So this module imports
+Airflow finds the plugin by the entry point ``airflow.plugins``, and imports it in every process. So this module imports
 neither FastAPI nor SQLAlchemy, and creates the application only when the API server asks for it.
 """
 
@@ -22,7 +22,7 @@ _NAME = "Replication"
 class CkptPlugin(AirflowPlugin):
     """Plugin for the page *Replication*.
 
-    It is in Airflow's navigation and on the pages of DAGs, DAG runs and task instances.
+    Airflow shows the page in its navigation, and on the pages of DAGs, DAG runs and task instances.
     """
 
     name = "ckpt"

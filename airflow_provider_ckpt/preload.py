@@ -1,4 +1,4 @@
-"""Airflow plugin that imports the modules of a run in the scheduler, if the scheduler's LocalExecutor forks the tasks.
+"""Airflow plugin that imports the modules of a run in a scheduler whose LocalExecutor forks the tasks.
 
 A task then has these modules already when it starts, which saves more than a tenth of a second. Modules with native
 libraries that start threads, such as NumPy and PyArrow, are left out, because a process must not have threads when it
@@ -35,12 +35,14 @@ _MODULES = (
 
 @hookimpl
 def on_starting(component: Any) -> None:
-    """Import the modules of a run, and those that connectors list for it, if a scheduler with LocalExecutor starts.
+    """Import the modules of a run, if a scheduler with LocalExecutor starts.
 
-    An error is logged; it occurs again in the task.
+    Among them are the modules that connectors name in ``preload_before_fork``.
 
-    :param component: the part of Airflow that starts. For a scheduler it is a ``Job``, whose type is not set yet, so
-        the command line is used to recognise the scheduler
+    An error is only logged, since it occurs again in the task that needs the module.
+
+    :param component: the part of Airflow that starts. A scheduler passes a ``Job`` whose type is not set yet, so the
+        scheduler is recognised by the command line
     """
     is_scheduler = type(component).__name__ == "Job" and sys.argv[1:2] == ["scheduler"]
     if not is_scheduler or "LocalExecutor" not in conf.get("core", "executor"):

@@ -1,7 +1,8 @@
 """Look up Airflow connections in processes that run no task, from environment variables and the metadata database.
 
-Airflow's own lookup there creates ORM objects, for which SQLAlchemy configures all of Airflow's models. That takes
-longer than a small run. This module turns the variable or the row into a connection of the task SDK, as tasks have it.
+In such processes, Airflow's own lookup creates ORM objects, for which SQLAlchemy configures all of Airflow's models;
+that takes longer than a small run. This module converts the environment variable or the database row to the task SDK's
+class of connections, which tasks get too.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ log = logging.getLogger(__name__)
 def find_connection(connection_id: str) -> Connection | None:
     """Return an Airflow connection; None if it is not defined, belongs to a team, or its variable is invalid.
 
-    The variable is that of the environment, such as ``AIRFLOW_CONN_CKPT``, which has precedence over the database.
+    An environment variable, such as ``AIRFLOW_CONN_CKPT``, takes precedence over the database.
 
     :param connection_id: id of the connection
     :raises AirflowNotFoundException: if a secrets backend or teams are configured, and Airflow does not find the
         connection
-    :raises LedgerUnavailableError: if the metadata database cannot be queried. A connection that may exist never counts
-        as undefined: for the ledger's connection, another ledger would be used instead
+    :raises LedgerUnavailableError: if the metadata database cannot be queried. The result is not None then: if the
+        ledger's connection counted as undefined, another ledger would be used
     :raises ConfigError: if the stored connection cannot be decrypted
     """
     from airflow.configuration import conf
@@ -74,8 +75,7 @@ def _mask(connection: Connection) -> None:
 
 
 def _stored_row(connection_id: str) -> dict[str, Any] | None:
-    """Return the connection's row in the metadata database as a dict; None if there is no row, or the row belongs to a
-    team.
+    """Return a connection's row in the metadata database as a dict; None if there is none, or it belongs to a team.
 
     :param connection_id: id of the connection
     :raises LedgerUnavailableError: if the database cannot be queried
@@ -87,7 +87,7 @@ def _stored_row(connection_id: str) -> dict[str, Any] | None:
     try:
         with create_session() as session:
             if not sa.inspect(session.connection()).has_table("connection"):
-                return None  # as before the first ``airflow db migrate``
+                return None  # the table is missing, as before the first ``airflow db migrate``
             row = session.execute(query, {"id": connection_id}).mappings().one_or_none()
     except sa.exc.SQLAlchemyError as error:
         raise LedgerUnavailableError(

@@ -15,12 +15,11 @@ from airflow_provider_ckpt.replication.metric_names import Metric
 PREFIX = "ckpt."
 
 _UNSAFE_CHARACTERS = re.compile(r"[^A-Za-z0-9_./-]")
-"""Pattern of the characters that are replaced in tags, since in some metric format they would end the name or the
-line."""
+"""Pattern of the characters that are replaced in tags, since they end a name or a line in one of the metric formats."""
 
 _MAX_TAG_LENGTH = 100
-"""Largest number of characters of a tag's value, since Airflow drops a metric whose name with all tags is longer than
-250.
+"""Largest number of characters of a tag's value. Airflow drops a metric if its name with all tags has more than 250
+characters.
 """
 
 

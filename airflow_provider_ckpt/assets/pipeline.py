@@ -1,7 +1,8 @@
 """Asset of a pipeline, ``ckpt://<name>``: a run that moves the checkpoint adds an event with the new positions.
 
-Operators declare the alias :data:`RUNS` as outlet and add the asset to it when a run has ended. So a DAG file can be
-parsed without knowing the pipeline's name, and a run that did not move the checkpoint emits no event.
+Operators declare the asset alias :data:`RUNS` as outlet; when a run has moved the checkpoint, they add the pipeline's
+asset to the alias. So the pipeline's name need not be known when the DAG file is parsed, and a run that did not move
+the checkpoint emits no event.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def sanitize_uri(uri: SplitResult) -> SplitResult:
 
 
 def emit_event(context: Context, summary: dict[str, Any], *, of_this_task: bool = False) -> bool:
-    """Emit the event of the pipeline's asset after a run, unless its newest event has the same positions already.
+    """Emit the event of the pipeline's asset after a run, unless the asset's newest event has the same positions.
 
     The assets that the DAG declares as ``outlets`` get the event's ``extra`` too (see :func:`event_extra`); Airflow
     emits their events for every task that succeeds.
@@ -87,10 +88,10 @@ def event_extra(summary: dict[str, Any]) -> dict[str, Any]:
 
 
 def _positions_after(extra: dict[str, Any] | None) -> Any:
-    """Return the pair of a run's generation and the checkpoints after the run, a dict by source partition.
+    """Return the generation of a run and its checkpoints after the run (a dict by source partition), as a pair.
 
-    :param extra: ``extra`` of the run's asset event, see :func:`event_extra`; None if there is no event, for which
-        None is returned
+    :param extra: ``extra`` of the run's asset event, see :func:`event_extra`; None if there is no event
+    :return: the pair; None if ``extra`` is None
     """
     if extra is None:
         return None

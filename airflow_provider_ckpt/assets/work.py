@@ -1,4 +1,4 @@
-"""``work_asset``: an asset to schedule a pipeline's own DAG on, so that it runs when its lag is large enough."""
+"""``work_asset``: an asset as the schedule of a pipeline's DAG, so that the DAG runs when the lag is large enough."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def work_asset(
 
     :param pipeline: name of the pipeline in the ledger, or its declaration; with a declaration, the pipeline need not
         have run before
-    :param at_least: number of new positions, over all source partitions, that is worth a run
+    :param at_least: number of new positions, over all source partitions, from which a run is started at once
     :param longest_wait: longest time (a timedelta, or seconds) that any new record waits for a run
     :param check_every: time between checks (a timedelta, or seconds)
     :param ckpt_conn_id: Airflow connection of the ledger

@@ -1,1 +1,1 @@
-"""Create whole DAGs: from YAML files of pipelines and databases, and to repair pipelines."""
+"""Create whole DAGs: from YAML files that declare pipelines or many tables, and for repairing pipelines."""

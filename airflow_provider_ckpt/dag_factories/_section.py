@@ -30,7 +30,7 @@ def dag_of_section(
     :param name: the DAG's id, unless the section gives one
     :param file: path of the file with the section, for the error message
     :param doc_md: the DAG's description in Markdown
-    :param default_args: default arguments of the DAG's tasks; those that the section gives take precedence
+    :param default_args: default arguments of the DAG's tasks; arguments in the section take precedence over them
     :param add_tasks: function that adds the tasks to the DAG that is being created
     :param schedule: the DAG's schedule; None for the section's cron expression, interval or assets
     :raises ConfigError: if the schedule is invalid
@@ -60,13 +60,15 @@ def dag_of_section(
         try:
             add_tasks()
         except BaseException:
-            dag.auto_register = False  # else Airflow would register the incomplete DAG
+            dag.auto_register = False  # otherwise Airflow would register the incomplete DAG
             raise
     return dag
 
 
 def path_from(dag_file: str, file: Path) -> str:
-    """Return the path of a YAML file relative to the DAG file's folder, since a worker may have the folder elsewhere.
+    """Return the path of a YAML file relative to the DAG file's folder.
+
+    A relative path also works on a worker that has the folder elsewhere.
 
     :param dag_file: path of the DAG file
     :param file: path of the YAML file

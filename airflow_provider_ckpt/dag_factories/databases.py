@@ -37,7 +37,8 @@ def database_dag(
     :param file: path of the YAML file, relative to the DAG file's folder; without a section ``dag`` the DAG has no
         schedule
     :param ckpt_conn_id: Airflow connection of the ledger
-    :param default_args: arguments of the DAG's tasks; what the file says in its section ``dag`` has precedence
+    :param default_args: default arguments of the DAG's tasks; arguments in the file's section ``dag`` take precedence
+        over them
     :raises ConfigError: if the file is invalid; the message lists all its problems
     """
     path = Path(dag_file).parent / file
@@ -60,7 +61,7 @@ def create_database_dag(
     :param dag_file: path of the DAG file
     :param file: path of the YAML file
     :param ckpt_conn_id: Airflow connection of the ledger
-    :param default_args: arguments of the DAG's tasks that the section does not give
+    :param default_args: default arguments of the DAG's tasks; arguments in the section take precedence over them
     :raises ConfigError: if the schedule is invalid
     """
     from airflow_provider_ckpt.task_groups.database import CkptDatabaseTaskGroup

@@ -1,7 +1,7 @@
-"""Create DAGs from YAML files, each of which declares a pipeline or many tables, and in its section ``dag`` the DAG.
+"""Create DAGs from YAML files. A file declares a pipeline or many tables, and in its section ``dag`` the DAG.
 
-Files are read and validated when the DAG file is parsed. An invalid file affects only its own DAG, which is replaced by
-a DAG that shows the error, with file name, line and key, and whose task fails with it.
+Files are read and validated when the DAG file is parsed. An invalid file affects only its own DAG. It is replaced by a
+DAG that shows the error, with file name, line and key, and whose task fails with this error.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ def pipeline_dags(
 
         globals().update(pipeline_dags(__file__, "pipelines"))
 
-    From an invalid file it creates a DAG, tagged ``broken``, that shows the error in its docs and fails with it. That
-    DAG has the DAG id and the schedule of the file, if they can be read and no other file has that id. Otherwise its id
-    is ``broken_<file>``, with a hash of the file's name if the name is too long or has characters that a DAG id may not
-    have. When a task runs, only the files that name its DAG are read.
+    For an invalid file, a DAG with the tag ``broken`` is created: it shows the error in its docs, and its task fails
+    with the error. This DAG has the DAG id and the schedule that the file declares, if they can be read and no other
+    file declares that id. Otherwise its id is ``broken_<file>``, with a hash of the file's name if the name is too long
+    or has characters that a DAG id may not have. When a task runs, only the files that name its DAG are read.
 
     :param dag_file: the DAG file, ``__file__``
     :param folder: folder of the YAML files, relative to the DAG file's folder
     :param ckpt_conn_id: Airflow connection of the ledger
-    :param default_args: arguments of the tasks of all these DAGs, such as ``{"pool": "replication"}``; what a file says
-        in its section ``dag`` has precedence
+    :param default_args: default arguments of the tasks of all these DAGs, such as ``{"pool": "replication"}``;
+        arguments in a file's section ``dag`` take precedence over them
     :return: the DAGs by DAG id
     :raises ConfigError: if there is no such folder
     """
@@ -98,14 +98,14 @@ def _files_of_dag(files: Sequence[Path], dag_id: str | None) -> Sequence[Path]:
 def _dag_or_error(
     dag_file: str, file: Path, ckpt_conn_id: str, default_args: Mapping[str, Any], *, taken: Container[str]
 ) -> DAG | str | None:
-    """Return the DAG of a YAML file, the error message if the file is invalid, or None if it has no section ``dag``.
+    """Return the DAG of a YAML file; an error message if the file is invalid; None if the file has no section ``dag``.
 
     A file is also invalid if another file of the folder declares a DAG with the same id.
 
     :param dag_file: path of the DAG file
     :param file: path of the YAML file
     :param ckpt_conn_id: Airflow connection of the ledger
-    :param default_args: arguments of the DAG's tasks that the file does not give
+    :param default_args: default arguments of the DAG's tasks; arguments in the file take precedence over them
     :param taken: ids of the DAGs that other files of the folder declare
     """
     try:
@@ -136,7 +136,8 @@ def _dag_or_error(
 def _broken_dag(file: Path, error: str, taken: Container[str]) -> DAG:
     """Create the DAG that takes the place of an invalid file's DAG.
 
-    It has the file's DAG id if that can be read and is not in use, and the file's schedule if Airflow accepts it.
+    The DAG has the id that the file declares, if this can be read and is not in use, and the file's schedule, if
+    Airflow accepts this.
 
     :param file: the invalid file
     :param error: error message, which the DAG shows
@@ -155,7 +156,7 @@ def _broken_dag(file: Path, error: str, taken: Container[str]) -> DAG:
 
 
 def _broken_dag_ids(name: str) -> Iterator[str]:
-    """Yield DAG ids to try for an invalid file, such as ``broken_orders.yaml``, without end.
+    """Yield DAG ids to try for an invalid file, such as ``broken_orders.yaml``; there is no last one.
 
     An id contains a hash of the file's name if the name is too long or has characters that a DAG id cannot have.
 
@@ -217,7 +218,8 @@ def pipeline_dag(
     :param file: path of the YAML file, relative to the DAG file's folder; without a section ``dag`` the DAG has no
         schedule
     :param ckpt_conn_id: Airflow connection of the ledger
-    :param default_args: arguments of the DAG's tasks; what the file says in its section ``dag`` has precedence
+    :param default_args: default arguments of the DAG's tasks; arguments in the file's section ``dag`` take precedence
+        over them
     :raises ConfigError: if the file is invalid; the message lists all its problems
     """
     path = Path(dag_file).parent / file
@@ -240,8 +242,9 @@ def _create_dag(
     :param dag_file: path of the DAG file
     :param file: path of the pipeline's YAML file
     :param ckpt_conn_id: Airflow connection of the ledger
-    :param default_args: arguments of the DAG's tasks that the section does not give
-    :raises ConfigError: if the schedule is invalid, or if the transform needs a function that only a DAG file can pass
+    :param default_args: default arguments of the DAG's tasks; arguments in the section take precedence over them
+    :raises ConfigError: if the schedule is invalid, or if ``transform.python`` is ``task``, since only
+        ``@task.ckpt_batch`` in a DAG file can define this function
     """
     if pipeline.transform.is_task_function:
         raise ConfigError(
@@ -263,7 +266,7 @@ def _create_dag(
 def _add_tasks(section: DagSection, shared: Mapping[str, Any]) -> None:
     """Add the replicate operator or the task group to the DAG that is being created.
 
-    :param section: section ``dag`` of the pipeline's file, which chooses one of the two
+    :param section: section ``dag`` of the pipeline's file; its key ``shape`` chooses the operator or the group
     :param shared: arguments for the operator or the group
     """
     if section.shape is DagShape.OPERATOR:
@@ -285,7 +288,7 @@ def _is_schedule(given: str | timedelta | None) -> bool:
 
 
 def _work_schedule(pipeline: Pipeline, section: DagSection, ckpt_conn_id: str) -> Asset | None:
-    """Return the asset that starts a pipeline's DAG when there is work; None if the section does not ask for it.
+    """Return the asset that starts a pipeline's DAG when there is work; None if the section has no key ``work``.
 
     :param pipeline: the pipeline's declaration
     :param section: section ``dag`` of the pipeline's file

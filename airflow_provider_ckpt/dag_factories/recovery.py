@@ -1,6 +1,7 @@
 """``recovery_dag``: create a DAG by which users repair a pipeline in Airflow's UI.
 
-Its tasks show a form, preview the action, ask for approval, carry the action out and report the result.
+Users trigger the DAG with a form. Its tasks preview the action, ask for approval, carry out the action and report the
+result.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _ACTIONS = {
     "accept_schema": "Accept the source's changed columns: the next run follows them",
 }
 _CARRY_OUT_TIME = timedelta(hours=1)
-"""Time added to ``answer_within``: a proposed action can be approved and carried out until their sum has passed."""
+"""Time added to ``answer_within``: the sum is the time in which a proposed action can be approved and carried out."""
 _DOC = """
 Repairs a pipeline. Trigger it, choose pipeline and action, and give a reason. **preview** computes what would be
 changed, and changes nothing; **approve** shows that and waits for an answer; **carry_out** does exactly what was shown,
@@ -58,7 +59,7 @@ def recovery_dag(
     ckpt_conn_id: str = DEFAULT_CONNECTION,
     **kwargs: Any,
 ) -> DAG:
-    """Create a DAG to repair a pipeline: a user triggers the DAG with an action, which a user approves::
+    """Create a DAG to repair a pipeline: a user triggers the DAG with an action, which a user then approves::
 
         preview → approve → carry_out → report
 
@@ -66,8 +67,8 @@ def recovery_dag(
     :param pipelines: names of the pipelines that can be chosen, or a folder of their YAML declarations
     :param approvers: ids of the users who may approve, as the auth manager defines them: user names with the simple
         auth manager, numbers with FAB's; by default any user who may edit the DAG's runs
-    :param answer_within: time without an answer after which the action counts as rejected; None waits without limit,
-        but an action can be approved for seven days only
+    :param answer_within: time after which the action counts as rejected if no user has answered; None waits without
+        limit, but an action can be approved for seven days only
     :param ckpt_conn_id: Airflow connection of the ledger
     :param kwargs: further arguments of ``DAG``; its ``params`` are added to the fields of the form
     :raises ConfigError: if there is no pipeline to choose, or ``pipelines`` is a single text
@@ -185,13 +186,14 @@ def _params(names: Iterable[str]) -> dict[str, Param]:
 def _declared_names(folder: Path) -> list[str]:
     """Return the names of the pipelines that the YAML files of a folder declare.
 
-    A file that cannot be read is only logged, and a file that declares many tables is left out.
+    Two kinds of files are left out: files from which no pipeline name can be read, with a warning in the log, and files
+    that declare many tables.
 
     :param folder: the folder
     """
     names = []
     for path in sorted(folder.glob("*.y*ml")):
-        if declares_many_tables(path):  # the names of its pipelines depend on the tables in the source
+        if declares_many_tables(path):  # many tables: the names of the pipelines depend on the source's tables
             continue
         name = read_outline(path).name
         if name is None:

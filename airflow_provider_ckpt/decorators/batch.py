@@ -31,7 +31,7 @@ class CkptBatchOperator(DecoratedOperator, CkptReplicateOperator):
     :param pipeline: declaration of the pipeline (templated): path of a YAML file relative to the DAG file's folder, a
         dict, or a ``Pipeline``
     :param op_args: must be empty, since all other arguments of the function are given by name
-    :param op_kwargs: arguments of the function besides the rows (templated)
+    :param op_kwargs: arguments of the function, by name, except the rows (templated)
     :param ckpt_conn_id: Airflow connection of the ledger (templated)
     :param kwargs: further arguments of ``BaseOperator``
     :raises ConfigError: if the function has no parameter, or ``op_args`` are given
@@ -110,9 +110,9 @@ def ckpt_batch_task(
 
         clean(rate=1.1)
 
-    The function runs in Spark's lanes, see :ref:`python-function`. Its arguments except the rows are bound when the
-    task runs, and are templated. The function is serialized together with everything that it uses from its DAG file;
-    other modules that it imports must be installed on the executors.
+    The function runs in lanes, that is, in Spark's tasks; see :ref:`python-function`. All of its arguments except the
+    rows are templated, and are bound when the Airflow task runs. The function is serialized together with everything
+    that it uses from its DAG file; other modules that it imports must be installed on the executors.
 
     :param python_callable: the function; left out if ``ckpt_batch_task`` is used as a decorator with arguments
     :param pipeline: declaration of the pipeline (templated): path of a YAML file relative to the DAG file's folder, a
@@ -123,7 +123,7 @@ def ckpt_batch_task(
     def decorate(function: Callable[..., Any]) -> CkptTaskDecorator:
         decorator = task_decorator_factory(
             python_callable=function,
-            multiple_outputs=False,  # the function's rows are not the task's return value
+            multiple_outputs=False,  # the type of the function's result is not that of the task's
             decorated_operator_class=CkptBatchOperator,
             pipeline=pipeline,
             **kwargs,

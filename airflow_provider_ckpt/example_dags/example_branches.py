@@ -1,4 +1,4 @@
-"""Add tasks after a task group's branches: one for dead letters, one that runs after every successful run."""
+"""Add two tasks after a task group's branches: one for dead letters, and one that runs after every successful run."""
 
 from __future__ import annotations
 

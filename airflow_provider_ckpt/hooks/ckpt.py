@@ -34,7 +34,7 @@ class CkptHook(BaseHook):
         self.ckpt_conn_id = ckpt_conn_id
 
     def get_conn(self) -> Ledger:
-        """Open the ledger and return it; the caller closes it. Airflow's name for :meth:`get_ledger`."""
+        """Open the ledger and return it, like :meth:`get_ledger`; Airflow's hooks have a method of this name."""
         return self.get_ledger()
 
     def get_ledger(self) -> Ledger:
@@ -57,10 +57,10 @@ class CkptHook(BaseHook):
     def test_connection(self) -> tuple[bool, str]:
         """Check that the ledger can be opened and has the right Alembic revision.
 
-        Airflow calls it for the *Test* button of the connection form.
+        Airflow calls this method for the *Test* button of the connection form.
 
-        :return: whether the ledger can be used, and a message with its database, its revision and what to do; the
-            message contains no password
+        :return: whether the ledger can be used, and a message with its location, its revision and advice what to do;
+            the message contains no password
         """
         from airflow_provider_ckpt.ledger.store import migrate
         from airflow_provider_ckpt.ledger.store.database import MIGRATE

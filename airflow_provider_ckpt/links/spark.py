@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 class SparkLink(BaseOperatorLink):
     """Link from a task's page to the web UI of its Spark application.
 
-    While the task runs it leads to Spark's own UI, whose address the operator pushes to XCom, and afterwards to the
-    application's page in the history server.
+    While the task runs, the link leads to Spark's own UI, whose address the operator pushes to XCom; afterwards it
+    leads to the application's page in the history server.
     """
 
     @property
@@ -27,7 +27,7 @@ class SparkLink(BaseOperatorLink):
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:  # noqa: ARG002  # as Airflow calls it
         """Return the URL of the application's page in the history server.
 
-        Airflow asks for it when the task has ended. It is empty if no history server is configured (``[ckpt]
+        Airflow asks for this URL when the task has ended. The URL is empty if no history server is configured (``[ckpt]
         spark_history_url``) or the task has started no application.
 
         :param operator: operator of the task, which has stored the application's id

@@ -1,6 +1,7 @@
 """``CkptNotifier``: notify users of dead letters, held batches, expired ranges and failures, through any channel.
 
-An expired range has no receipt, and the recovery window or the source's retention has passed it.
+An expired range has no receipt and can no longer be read or recovered: the source's retention or the recovery window
+has passed it.
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 Channel = BaseNotifier | Callable[..., Any]
-"""Means to notify users: another Airflow notifier, or a function that takes the task's context."""
+"""Receiver of notices: another Airflow notifier, or a function that takes the task's context."""
 
 
 class CkptNotifier(BaseNotifier):
     """Notify users of a run that needs attention; use it as ``on_success_callback`` and ``on_failure_callback``.
 
-    Each channel formats its message by its own templates. They get the notice under the name ``ckpt``: ``{{
+    Each channel formats its message by its own templates. The templates get the notice under the name ``ckpt``: ``{{
     ckpt.subject }}``, ``{{ ckpt.text }}``, ``{{ ckpt.html }}`` and every field of :class:`~.notice.Notice`. Without a
     channel the text is written to the task's log.
 
     :param channels: other notifiers, or functions that take the task's context; all are called, even if one fails
     :param reasons: reasons to notify for: ``dead_letters``, ``held``, ``expired``, ``failed``; by default all
-    :param task_ids: ids of the tasks of the DAG run that may have returned the summary of a run, the latest first
-        (templated); by default the task that calls this notifier
+    :param task_ids: ids of tasks in the DAG run (templated), the latest first; the summary of the first one that
+        returned any is used. By default the task that calls this notifier
     :param ckpt_conn_id: Airflow connection of the ledger
     :param kwargs: further arguments of ``BaseNotifier``
     """
@@ -71,7 +72,7 @@ class CkptNotifier(BaseNotifier):
                 all_of_them.callback(channel, {**context, "ckpt": notice})
 
     def notice(self, context: Context) -> Notice | None:
-        """Return the notice about the run; None if no task has returned a summary and the task has not failed.
+        """Return the notice about the run; None if there is no run's summary and the task has not failed.
 
         :param context: the task's context
         """
@@ -160,9 +161,9 @@ def _describe_task(context: Context) -> str:
 
 
 def _error_text(error: Mapping[str, Any] | None) -> str:
-    """Return type and message of the error because of which a batch is held, such as ``[Sink] no such column``.
+    """Return type and message of the error for which a batch is held, such as ``[Sink] no such column``.
 
-    :param error: the error; None if a user held the batch, for which the text is ``a user held it``
+    :param error: the error; None if a user held the batch (the result is then ``a user held it``)
     """
     return f"[{error['type']}] {error['message']}" if error else "a user held it"
 
@@ -178,6 +179,6 @@ def _dead_letter_location(status: Mapping[str, Any]) -> str | None:
     from airflow_provider_ckpt.operators.outcomes import describe_dead_letter_location
 
     declaration = status.get("declaration")
-    with suppress(CkptError):  # the notice is useful without the location
+    with suppress(CkptError):  # the notice is useful even without the location
         return describe_dead_letter_location(build(declaration), resolve_connection) if declaration else None
     return None

@@ -33,8 +33,8 @@ class Notice:
     :param errors: number of errors by error type, including the errors of dead letters; None if unknown
     :param where: place of the dead letters, such as ``topic orders-dlq of connection k``; None if unknown
     :param held: number of batches that are held now
-    :param held_batches: some of the held batches, each with ``batch`` (its name) and ``error`` (text)
-    :param expired: ranges that expired without a receipt, each with ``partition`` and ``range`` (start, end)
+    :param held_batches: the first held batches, each as a dict with ``batch`` (its name) and ``error`` (text)
+    :param expired: ranges that expired without a receipt, each as a dict with ``partition`` and ``range`` (start, end)
     :param failure: sentence about the failure of the task; None if it did not fail
     """
 
@@ -50,7 +50,7 @@ class Notice:
 
     @property
     def reasons(self) -> frozenset[Reason]:
-        """Reasons for which this run needs attention; empty if it needs none."""
+        """Reasons for which this run needs attention; empty if the run needs no attention."""
         found = {
             Reason.DEAD_LETTERS: self.dead_lettered,
             Reason.HELD: self.held,
@@ -72,8 +72,7 @@ class Notice:
 
     @property
     def text(self) -> str:
-        """The whole notice as plain text. Each text that comes from data or drivers is one line without control
-        characters.
+        """The whole notice as plain text; texts from data or drivers are put on one line, without control characters.
 
         Airflow does not render the output of a template again, so template syntax in the data has no effect.
         """
@@ -110,7 +109,7 @@ class Notice:
             yield f"Nothing accounts for these positions. See: airflow ckpt audit {self.pipeline}"
 
     def _by_type(self) -> str:
-        """Return the numbers of errors by type, as text such as ``2 Sink, 1 Processing``; if none, ``unknown``."""
+        """Return the numbers of errors by type as text, such as ``2 Sink, 1 Processing``; else ``unknown``."""
         return (
             ", ".join(f"{count:,} {one_line(kind)}" for kind, count in sorted((self.errors or {}).items())) or "unknown"
         )

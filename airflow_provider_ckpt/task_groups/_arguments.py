@@ -1,4 +1,4 @@
-"""Divide the arguments of a task group: for the group, for all its tasks, and for its first or last task."""
+"""Divide the arguments of a task group into those of the group, of all its tasks, of its first and of its last task."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _LAST_TASK_PARAMETERS = frozenset({"outlets"})
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """Arguments that a user gave a task group, divided by what they are for: the group or tasks of it.
+    """Arguments that a user gave a task group, divided by their recipients: the group, or tasks in the group.
 
     :param of_group: arguments of ``TaskGroup``
     :param of_tasks: arguments of every task
-    :param of_first: arguments of the first task alone
-    :param of_last: arguments of the last task alone
+    :param of_first: arguments of the first task only
+    :param of_last: arguments of the last task only
     """
 
     of_group: Mapping[str, Any]
@@ -52,7 +52,7 @@ def split_arguments(class_name: str, group_id: str, given: Mapping[str, Any]) ->
 
 
 def without_none(**arguments: Any) -> dict[str, Any]:
-    """Return the keyword arguments whose value is not None, so that Airflow takes the others from ``default_args``.
+    """Return the keyword arguments whose value is not None; Airflow then takes the others from ``default_args``.
 
     :param arguments: the keyword arguments
     """

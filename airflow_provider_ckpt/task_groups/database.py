@@ -12,21 +12,20 @@ from airflow_provider_ckpt.task_groups._arguments import split_arguments, withou
 
 
 class CkptDatabaseTaskGroup(TaskGroup):
-    """Replicate the tables of a database that have work, with one task for each of a few groups of tables::
+    """Replicate the tables of a database that have work, in a few groups with one task each::
 
         find_tables → tables[0 … groups-1]
 
     ``find_tables`` compares the whole database with the ledger once, and distributes the tables that have work over at
-    most ``database.groups`` groups of about equal work. ``tables`` is a mapped task, one for each group, which
-    replicates the tables of its group, some at a time, on one warm Spark. It is skipped if no table has work.
+    most ``database.groups`` groups of about equal work. ``tables`` is a mapped task with one instance for each group,
+    which replicates the tables of its group, several at a time. It is skipped if no table has work.
 
     :param group_id: id of the task group, and prefix of its tasks' ids
     :param database: declaration of the tables (templated): path of a YAML file relative to the DAG file's folder, or a
         dict
     :param ckpt_conn_id: Airflow connection of the ledger (templated); by default from ``default_args``
-    :param kwargs: further arguments of ``TaskGroup``, or of the tasks: ``pool``, ``queue``, ``retries``,
-        ``execution_timeout`` and so on are passed to both, ``trigger_rule`` and ``inlets`` to ``find_tables``,
-        ``outlets`` to ``tables``
+    :param kwargs: further arguments of ``TaskGroup``, or of the tasks: ``trigger_rule`` and ``inlets`` are passed to
+        ``find_tables``, ``outlets`` to ``tables``, and all others, such as ``pool`` and ``retries``, to both tasks
     :raises TypeError: if an argument is neither one of ``TaskGroup`` nor of ``BaseOperator``
     """
 

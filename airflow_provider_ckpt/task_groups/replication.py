@@ -27,9 +27,10 @@ class CkptReplicationTaskGroup(TaskGroup):
         plan → submit → settle → route ─┬→ retry ─┬→ done
                                         └─────────┴→ dead_letters, hold ─→ summary
 
-    If no records are new, ``submit`` is skipped and Spark is not started. ``route`` and ``retry`` choose among the same
-    tasks. ``summary`` ends the group and returns the run's summary. A task downstream of the group runs after it,
-    whichever branches were chosen, unless a task of the group failed.
+    If there are no batches to send, ``submit`` is skipped and Spark is not started. ``route`` and ``retry`` choose
+    among ``done``, ``dead_letters`` and ``hold``; ``route`` may also choose ``retry``. ``summary`` ends the group and
+    returns the run's summary. A task downstream of the group runs whichever branches were chosen, unless a task of the
+    group failed.
 
     :param group_id: id of the group, and prefix of its tasks' ids
     :param pipeline: declaration of the pipeline (templated): path of a YAML file relative to the DAG file's folder, a
@@ -37,9 +38,8 @@ class CkptReplicationTaskGroup(TaskGroup):
     :param ckpt_conn_id: Airflow connection of the ledger (templated); by default from ``default_args``
     :param deferrable: whether ``retry`` waits in the triggerer between rounds; by default from ``default_args``, or
         else Airflow's ``[operators] default_deferrable``
-    :param kwargs: further arguments of ``TaskGroup``, or of the tasks: ``pool``, ``queue``, ``retries``,
-        ``execution_timeout`` and so on are passed to every task, ``trigger_rule`` and ``inlets`` to the first,
-        ``outlets`` to the last
+    :param kwargs: further arguments of ``TaskGroup``, or of the tasks: ``trigger_rule`` and ``inlets`` are passed to
+        the first task, ``outlets`` to the last one, and all others, such as ``pool`` and ``retries``, to every task
     :raises TypeError: if an argument is neither one of ``TaskGroup`` nor of ``BaseOperator``
     """
 

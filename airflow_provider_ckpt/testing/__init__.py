@@ -1,6 +1,6 @@
-"""Conformance suites for connectors: pytest tests of everything that a source, a sink and a declaration must do.
+"""Conformance suites for connectors: pytest tests that every source, sink and declaration of a connector must pass.
 
-A connector's author subclasses the suites and gives them harnesses. The package needs pytest (extra ``testing``); no
-other package imports it. With the plugin ``airflow_provider_ckpt.testing.plugin``, failed assertions of the suites show
-their values.
+The author of a connector subclasses the suites and implements harnesses for them. This subpackage needs pytest (extra
+``testing``); no other subpackage imports it. With the plugin ``airflow_provider_ckpt.testing.plugin``, failed
+assertions of the suites show their values.
 """

@@ -59,12 +59,12 @@ class DeclarationConformance(ABC):
 
     @pytest.fixture
     def sides(self, connector: Connector) -> list[Side]:
-        """Return ``source``, ``sink`` or both, as the connector has them; a dead letter store does not count."""
+        """Return ``source``, ``sink`` or both: the sections of a declaration that the connector supports."""
         both: tuple[Side, Side] = ("source", "sink")
         return [side for side in both if getattr(connector, side) is not None]
 
     def declare(self, side: Side, **changes: Any) -> Pipeline:
-        """Return the declaration of a pipeline whose source or sink is the connector's.
+        """Return a valid pipeline whose source or sink is of the connector's type.
 
         :param side: section of the connector: ``source`` or ``sink``
         :param changes: keys of the section to change
@@ -122,7 +122,7 @@ class DeclarationConformance(ABC):
                 path = getattr(part, role)
                 path = path(section) if callable(path) else path
                 found = load(path) if path is not None else None
-                if inspect.isclass(found):  # a function may create the object, too
+                if inspect.isclass(found):  # a declaration may name a function that creates the object, too
                     assert _methods(protocol) - {name for name in dir(found) if callable(getattr(found, name))} == set()
 
 

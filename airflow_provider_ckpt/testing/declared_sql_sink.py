@@ -1,8 +1,8 @@
 """Run the conformance suite of sinks on a pipeline's database, for ``airflow ckpt validate --conformance``.
 
-Each test creates a table of its own in the schema of the pipeline's target, drops it at its end, and uses ids of
-ledgers that exist nowhere else, so the target and the bookkeeping of other pipelines stay as they are. The tables for
-receipts are created if they are missing, and stay.
+Each test creates a table in the schema of the pipeline's target, and drops it at its end. The ledger ids in the tests
+are used nowhere else, so the target and the bookkeeping of other pipelines are not changed. Missing bookkeeping tables
+are created and remain.
 """
 
 from __future__ import annotations
@@ -110,10 +110,10 @@ class DeclaredTableHarness(SinkHarness):
 
 
 class TestDeclaredSqlSink(SinkConformance):
-    """Conformance suite of the sql sink on the database to which a pipeline of yours writes.
+    """Conformance suite of the ``sql`` sink, run in the database of a pipeline's target.
 
-    The environment variable :data:`FILE` has the path of the pipeline's declaration. Each test writes to a new table in
-    the schema of the pipeline's target, and not to the target.
+    The environment variable :data:`FILE` contains the path of the pipeline's declaration. Each test writes to a new
+    table in the schema of the target, not to the target itself.
     """
 
     @pytest.fixture

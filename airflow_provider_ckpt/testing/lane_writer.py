@@ -1,4 +1,4 @@
-"""Writer for the conformance suite that makes dead letters of refused rows, as a lane does, and delivers the rest."""
+"""Writer for the conformance suite: like a lane, it makes dead letters of refused rows and delivers the other rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Originals = Callable[[Mapping[int, ErrorInfo]], list[DeadLetter]]
 
 
 class LaneWriter:
-    """Writer that delivers each batch until it has a verdict, without the rows that the sink refuses.
+    """Writer that delivers a batch repeatedly, without the rows that the sink refused, until the batch has a verdict.
 
     :param writer: the sink's writer
     :param originals: function that returns a dead letter for each refused row, given the errors by row number
@@ -40,7 +40,7 @@ class LaneWriter:
 
 
 def none_refused(errors: Mapping[int, ErrorInfo]) -> list[DeadLetter]:
-    """Fail the test, for a sink that must not refuse any row; to be used as ``originals``.
+    """Fail the test; to be passed as ``originals`` if the sink must not refuse any row.
 
     :param errors: errors of the refused rows, by row number
     :raises AssertionError: always

@@ -1,6 +1,7 @@
-"""Run a job whose records share one position, to test in a sink's conformance suite that each has its own fate.
+"""Run a job whose records all have the same position, to test that each of them gets an outcome of its own.
 
-The records enter a lane in the form in which Spark's part of the transform outputs them, with their verdicts.
+A sink's conformance suite uses this job. The records enter a lane as Spark's part of the transform outputs them, with
+their verdicts.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class _Reader:
 
 @dataclass(frozen=True)
 class SharedJob(Job):
-    """Job whose source has one position.
+    """Job whose records all have the same source position.
 
     :param open_writer: function that opens a writer of the sink
     :param open_sink: function that opens the sink
@@ -91,7 +92,7 @@ def job(
     records: int,
     ids: Ids,
 ) -> SharedJob:
-    """Create a job that delivers to a sink.
+    """Create a job that delivers records with a shared position to a sink.
 
     :param sink: function that opens the sink
     :param writer: function that opens a writer of the sink
@@ -128,8 +129,8 @@ def replay(task: BatchTask, left: Mapping[str, int], epoch: int, seq: int = 0) -
     """Return a batch that replays the dead letters of another batch.
 
     :param task: the batch that left the dead letters
-    :param left: number of its dead letters by error type
-    :param epoch: epoch of the run that left them
+    :param left: number of that batch's dead letters, by error type
+    :param epoch: epoch of the run that stored the dead letters
     :param seq: number of the new batch
     """
     start, placed = 0, []
@@ -141,7 +142,7 @@ def replay(task: BatchTask, left: Mapping[str, int], epoch: int, seq: int = 0) -
 
 
 def kept(sink: Sink, source: AttemptKey) -> list[tuple[int, int]]:
-    """Return the dead letters that a sink stored for an attempt, each as its position and its record's ``number``.
+    """Return the dead letters that a sink stored for an attempt, each as a pair of position and record ``number``.
 
     :param sink: the sink
     :param source: the attempt

@@ -1,6 +1,6 @@
 """Provide the conformance suite of sinks: a connector's tests subclass :class:`SinkConformance` and give it a harness.
 
-The batches of a two-phase sink are committed by the committer that the harness opens; the tests are the same.
+For a two-phase sink, the suite commits batches by the committer that the harness opens; the tests are the same.
 """
 
 from __future__ import annotations
@@ -43,9 +43,7 @@ class SinkConformance(DeliveryConformance, DeadLetterConformance, FenceConforman
 
 
 class RefusingSinkConformance(SinkConformance):
-    """Conformance suite of a sink whose target refuses some rows: those with the first id in
-    :attr:`SinkHarness.refused`.
-    """
+    """Conformance suite of a sink whose target refuses rows with certain ids (:attr:`SinkHarness.refused`)."""
 
     def partly_refused(self, harness: SinkHarness, seq: int = 0) -> BatchContent:
         """Return the content of a batch whose second row the target refuses.

@@ -30,9 +30,7 @@ from airflow_provider_ckpt.testing.sink_harness import (
 
 
 class DeadLetterConformance:
-    """Conformance tests of verdicts, dead letters, replays and lists of source files; a part of
-    :class:`SinkConformance`.
-    """
+    """Conformance tests of verdicts, dead letters, replays and source files; a part of :class:`SinkConformance`."""
 
     def test_dead_letters_carry_the_original_bytes(self, harness: SinkHarness) -> None:
         with Run(harness, 1) as run:

@@ -1,4 +1,4 @@
-"""Test that a sink's deliveries conform: a batch has its effect once, and its receipt accounts for every record."""
+"""Conformance tests of a sink's deliveries: a batch takes effect once, and its receipt accounts for every record."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ BAD = ErrorInfo(ErrorType.MESSAGE_DESERIALIZATION, "not JSON: \x00")
 
 @dataclass(frozen=True)
 class StoredDeadLetter:
-    """Dead letter as a user finds it in the sink, whether or not the sink's own classes can read it.
+    """Dead letter as a user finds it in the sink; the sink's own classes need not be able to read it.
 
     :param seq: number of the batch
     :param position: position of the record
@@ -51,8 +51,8 @@ class StoredDeadLetter:
 class SinkHarness(ABC):
     """Harness of a sink with an empty target that has one integer column, ``id``.
 
-    :cvar refused: ids that the target refuses; the suite uses the first. Empty if the target takes every integer and
-        null
+    :cvar refused: ids that the target refuses, of which the suite uses the first; empty if the target accepts every
+        integer and null
     """
 
     refused: Sequence[int | None] = ()
@@ -84,7 +84,7 @@ class SinkHarness(ABC):
 
     @abstractmethod
     def dead_letters(self, context: SinkContext) -> list[StoredDeadLetter]:
-        """Return the dead letters of a pipeline that its receipts count, ordered by position.
+        """Return the stored dead letters of a pipeline whose batches have a receipt, ordered by position.
 
         :param context: ledger and pipeline
         """
@@ -126,7 +126,7 @@ class Run:
         self._closing.close()
 
     def take_over(self) -> Self:
-        """Check the sink, create its bookkeeping and raise its fence, as a run does before it sends; return self."""
+        """Check the sink, create its bookkeeping and raise its fence, as a run does first; return this object."""
         self.sink.check()
         self.sink.create_bookkeeping()
         self.sink.fence(self.context.epoch)
@@ -152,9 +152,10 @@ class Run:
         return final
 
     def receipts(self, known: Mapping[str, KnownReceipts] | None = None) -> list[Receipt]:
-        """Return those receipts of the sink that the ledger does not know.
+        """Return the receipts in the sink that the ledger does not know.
 
-        :param known: by partition, the position up to which the ledger knows all receipts; None if it knows none
+        :param known: by partition, the position up to which the ledger knows all receipts; None if the ledger knows no
+            receipts
         """
         return list(self.sink.receipts(known or {}))
 
@@ -189,7 +190,7 @@ def ids(*seqs: int) -> list[int]:
 
 
 def dead_letter(position: int, error: ErrorInfo = BAD) -> DeadLetter:
-    """Return a dead letter whose bytes are not text.
+    """Return a dead letter whose bytes are not valid text.
 
     :param position: position of its record
     :param error: its error
@@ -198,11 +199,11 @@ def dead_letter(position: int, error: ErrorInfo = BAD) -> DeadLetter:
 
 
 def content(seq: int, *, rejected: int = 0, filtered: int = 0) -> BatchContent:
-    """Return the ten records of a batch: the first are rejected, the next filtered, the rest are to be delivered.
+    """Return a batch's content of ten records: the first ones rejected, the next ones filtered, the rest to deliver.
 
     :param seq: number of the batch
     :param rejected: number of records that are dead letters
-    :param filtered: number of records that a filter left out
+    :param filtered: number of records that a filter excludes
     """
     positions = ids(seq)
     rows = pa.array(positions[rejected + filtered :], pa.int64())

@@ -21,7 +21,8 @@ from airflow_provider_ckpt.testing.source_harness import EVERYTHING, Ledger, Shr
 class SourceConformance(ABC):
     """Conformance suite of a source, to be subclassed by the connector's tests.
 
-    They provide a harness, by which the suite adds records to the source and opens it: see :class:`.SourceHarness`.
+    The subclass provides a harness, with which the suite adds records to the source and opens the source; see
+    :class:`.SourceHarness`.
     """
 
     @pytest.fixture
@@ -31,7 +32,7 @@ class SourceConformance(ABC):
 
     @pytest.fixture
     def ledger(self, harness: SourceHarness) -> Iterator[Ledger]:
-        """Open the source, and yield a stand-in of the ledger, with which a test plans batches and reads them."""
+        """Open the source, and yield a simple substitute for the ledger, with which tests plan and read batches."""
         with closing(harness.open()) as source:
             yield Ledger(harness, source)
 
@@ -267,7 +268,7 @@ class SourceConformance(ABC):
 
 
 class ShrinkingSourceConformance(SourceConformance):
-    """Conformance suite of a source from which records may be removed; their ranges are planned all the same."""
+    """Conformance suite of a source from which records may be removed. Their ranges must be planned nevertheless."""
 
     @pytest.fixture
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Harness of a source for its conformance suite, and a small ledger that plans and reads what the harness adds.
+"""Harness of a source for its conformance suite, and a small ledger that plans and reads the harness's records.
 
 The harness adds records to a real source; everything else goes through the source's protocol.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 EVERYTHING = 10**9
-"""Maximum number of records of a plan, when it is not limited."""
+"""Maximum number of records of a plan that is practically unlimited."""
 
 
 class SourceHarness(ABC):
@@ -28,7 +28,7 @@ class SourceHarness(ABC):
 
     @abstractmethod
     def add(self, count: int) -> None:
-        """Add records to the source; when this returns, planning may read all of them.
+        """Add records to the source; as soon as this method returns, planning must find all of them.
 
         :param count: number of records, whose numbers continue those that were added before
         """
@@ -66,7 +66,7 @@ class ShrinkingSourceHarness(SourceHarness):
 
 @dataclass
 class Ledger:
-    """State that a ledger keeps of a source's only partition: discovered files, planned batches and bounds.
+    """State of a source's only partition, as a ledger stores it: discovered files, planned batches and bounds.
 
     :param harness: harness of the source
     :param source: the source, open
@@ -95,12 +95,12 @@ class Ledger:
         return self.planned[-1].range.end if self.planned else self.source.start(self.partition, "earliest").position
 
     def ask(self, start: int, end: int | None, number: int | None, most: int) -> Plan:
-        """Return a plan, and keep its files, states and bounds for the next plan; its batches are not kept.
+        """Return a plan of a range. Its files, states and bounds are stored for the next plan, its batches are not.
 
         :param start: first position to plan
         :param end: end of the range; None for the end of the source
         :param number: number of records in a batch; None if the source chooses
-        :param most: approximate maximum of records to plan
+        :param most: approximate maximum number of records to plan
         """
         request = PlanRequest([RangeToPlan(self.partition, start, end)], number, most, self.files, self.states)
         plan = self.source.plan(request)
@@ -110,10 +110,10 @@ class Ledger:
         return plan
 
     def plan(self, number: int | None = None, most: int = EVERYTHING) -> Plan:
-        """Return a plan of all new records, and keep its batches too.
+        """Return a plan of all new records. Its batches, files, states and bounds are stored for the next plan.
 
         :param number: number of records in a batch; None if the source chooses
-        :param most: approximate maximum of records to plan
+        :param most: approximate maximum number of records to plan
         """
         plan = self.ask(self.end, None, number, most)
         self.planned += plan.batches
