@@ -7,6 +7,7 @@ file that changes after it was recorded is an error, not new data.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from airflow_provider_ckpt.connectors.files.found_files import FoundFile, Listing
@@ -23,12 +24,15 @@ class Discovery:
     :param gone: recorded files that were delivered and no longer exist
     :param refused: errors for delivered files that changed, and for paths that could not be listed or recorded
     :param notices: warnings about probable mistakes, one sentence each
+    :param unchanged: paths of recorded files that the discovery has found as they are recorded; files that it has not
+        compared with their records are missing, and so are local files
     """
 
     new: Sequence[SourceFile]
     gone: Sequence[SourceFile] = ()
     refused: Sequence[CkptError] = ()
     notices: Sequence[str] = field(default=())
+    unchanged: AbstractSet[str] = frozenset()
 
 
 def discover(

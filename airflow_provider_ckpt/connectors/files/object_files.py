@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from glob import has_magic
 from typing import BinaryIO, Self, cast
@@ -119,7 +119,8 @@ class ObjectFiles(SourceStorage):
         after = names[-_OVERLAP] if begins_late else ""
         checked = [file for file in known if file.path[prefix:] > after] if look_again else ()
         listing = self._list(after, names, {file.path: file.etag for file in known}, look_again=look_again)
-        return discover(self.root, listing, known, _replaced_error, delivered=delivered, checked=checked)
+        found = discover(self.root, listing, known, _replaced_error, delivered=delivered, checked=checked)
+        return replace(found, unchanged=listing.unchanged) if look_again else found
 
     def open(self, path: str, etag: str, *, checked: bool = False) -> BinaryIO:
         """Open a recorded object; each read verifies that it is unchanged. See :meth:`SourceStorage.open`.

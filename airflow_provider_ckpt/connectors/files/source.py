@@ -69,6 +69,7 @@ class FilesSource:
         self._delimiter = delimiter(pipeline)
         self._header = has_header(pipeline)
         self._first: Discovery | None = None
+        self._listed: set[str] = set()  # files that listings of this run have found as they are recorded
         self._width: float | None = None
 
     def check(self) -> None:
@@ -140,10 +141,11 @@ class FilesSource:
         delivered = request.committed.get(PARTITION, 0)
         discovery = self._discover(request.files, delivered=delivered, look_again=self._first is None)
         first = self._first = self._first or discovery
+        self._listed.update(discovery.unchanged, (file.path for file in discovery.new))
         files = [*request.files, *discovery.new]
         batches: list[PlannedBatch] = []
         planned, more = 0, False
-        for batch in self._batches(files, request, len(request.files)):
+        for batch in self._batches(files, request):
             if batches and planned + (batch.records or 0) > request.max_records:
                 more = True
                 break
@@ -319,12 +321,12 @@ class FilesSource:
             ).strip()
             raise
 
-    def _batches(self, files: Sequence[SourceFile], request: PlanRequest, known: int) -> Iterator[PlannedBatch]:
+    def _batches(self, files: Sequence[SourceFile], request: PlanRequest) -> Iterator[PlannedBatch]:
         for todo in request.ranges:
             end = _total_size(files) if todo.end is None else min(todo.end, _total_size(files))
             for file, first, last in _files_in_range(files, todo.start, end):
                 try:
-                    handle = self._open(file, checked=file.ordinal >= known)
+                    handle = self._open(file, checked=file.path in self._listed)
                 except SourceError as error:
                     lost = not (isinstance(error.__cause__, PermissionError) or self._is_link(error))
                     yield PlannedBatch(PARTITION, Range(file.base + first, file.base + last), 0, expired=lost)

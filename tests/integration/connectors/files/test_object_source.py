@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from airflow_provider_ckpt.connectors.files.object_files import is_match
 from airflow_provider_ckpt.connectors.files.source import FilesSource
 from airflow_provider_ckpt.connectors.outputs import WrittenFiles
+from airflow_provider_ckpt.connectors.source_plan import PlanRequest, RangeToPlan
 from airflow_provider_ckpt.connectors.storage.object_reading import list_in_parts, list_objects
 from airflow_provider_ckpt.connectors.storage.object_store import ObjectLocation
 from airflow_provider_ckpt.connectors.storage.open_location import open_location
@@ -90,6 +91,31 @@ class TestDiscovery:
 
         assert [file.path for file in inbox.plan().files] == [inbox.url(f"{number:06d}") for number in range(2500)]
         assert proxy.count("GET", "list-type") == 3
+
+    def test_a_run_does_not_ask_again_for_objects_that_it_has_listed(
+        self, store: ObjectStoreServer, proxy: HttpProxy
+    ) -> None:
+        inbox = Inbox(store, port=proxy.port)
+        inbox.put({f"{number}.jsonl": lines(number, 1) for number in range(9)})
+        first, later = inbox.source, inbox.source
+        inbox.plan()
+
+        for source in (first, later):
+            proxy.calm()
+            for at in range(8):
+                request = PlanRequest([RangeToPlan("files", inbox.files[at].base)], None, 1, inbox.files)
+                assert [batch.range.start for batch in source.plan(request).batches] == [inbox.files[at].base]
+            assert proxy.count("HEAD", "jsonl") == 0
+
+    def test_an_object_that_was_replaced_before_a_run_is_planned_as_lost(self, store: ObjectStoreServer) -> None:
+        inbox = Inbox(store)
+        inbox.put({"a.jsonl": lines(1, 1), "b.jsonl": lines(2, 1)})
+        inbox.plan()
+        inbox.put({"a.jsonl": lines(1, 2)})
+
+        plan = inbox.source.plan(PlanRequest([RangeToPlan("files", 0)], None, 10**9, inbox.files))
+
+        assert [batch.expired for batch in plan.batches] == [True, False]
 
     def test_a_prefix_of_many_known_keys_is_listed_in_parts(self, store: ObjectStoreServer, proxy: HttpProxy) -> None:
         inbox = Inbox(store, port=proxy.port)
