@@ -1,1 +1,1 @@
-"""Carry out runs and actions without Airflow: acquire, reconcile, plan, execute, settle; for operators and CLI."""
+"""Carry out runs and users' actions without Airflow; operators and the command line call this package."""

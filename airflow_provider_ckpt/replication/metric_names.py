@@ -1,6 +1,6 @@
-"""Name the metrics of a run, as dashboards show them, and define the interface that takes their values.
+"""Define the names of a run's metrics, and the interface to which a run reports their values.
 
-The caller of a run decides where the values go; in Airflow, ``stats.py`` passes them to Airflow's metrics.
+The caller of a run implements the interface; in Airflow, ``stats.py`` passes the values to Airflow's metrics.
 """
 
 from __future__ import annotations

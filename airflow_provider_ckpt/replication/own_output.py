@@ -19,7 +19,7 @@ def refuse_own_output(pipeline: Pipeline, source: Source, sink: Sink) -> None:
     :param pipeline: declaration of the pipeline
     :param source: its source, whose ``check`` has passed
     :param sink: its sink, whose ``check`` has passed
-    :raises ConfigError: naming the configuration key of the source and the place
+    :raises ConfigError: if it does; the error names the configuration key of the source and the place
     """
     if not (isinstance(sink, NamesOutputs) and isinstance(source, ReadsOutputs)):
         return

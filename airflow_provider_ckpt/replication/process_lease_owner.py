@@ -1,6 +1,6 @@
-"""Names of lease owners that are processes, and the check whether such a process has died.
+"""Build the names of lease owners that are processes, and check whether such a process has ended.
 
-``core/task_lease_owner.py`` makes the names of lease owners that are tasks.
+``core/task_lease_owner.py`` builds the names of lease owners that are tasks.
 """
 
 from __future__ import annotations

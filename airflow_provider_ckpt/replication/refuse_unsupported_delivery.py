@@ -16,7 +16,7 @@ def refuse_unsupported_delivery(pipeline: Pipeline, sink: Sink) -> None:
 
     :param pipeline: declaration of the pipeline
     :param sink: its sink
-    :raises ConfigError: naming the key and the remedy
+    :raises ConfigError: if this is so; the error names the key and the remedy
     """
     if pipeline.delivery == "exactly_once" and not sink.exactly_once:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Inputs of runs and users' actions: the pipeline, its ledger, the lease's owner, and the opened source and sink."""
+"""Define the inputs of runs and users' actions: pipeline, ledger, lease owner, connections, open source and sink."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class PipelineContext:
 
     @property
     def packed_function(self) -> bytes | None:
-        """The transform's Python function, serialized, if the pipeline takes it from the task that runs it; else None.
+        """The serialized Python function of the transform, if the task that runs the pipeline provides it; else None.
 
         :raises ConfigError: if the pipeline needs a function that another task provides
         """
@@ -128,7 +128,7 @@ class OpenConnectors:
     def refuse_own_output(self) -> None:
         """Raise an error if the source reads the place to which the sink writes.
 
-        :raises ConfigError: naming the configuration key of the source and the place
+        :raises ConfigError: if it does; the error names the configuration key of the source and the place
         """
         refuse_own_output(self._pipeline, self.source, self.sink)
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 
 class Turn:
-    """Permission of a run to execute waves in Spark; in this class, a run always has it.
+    """Permission of a run to execute waves in Spark; a run that has its process for itself has it at any time.
 
-    Runs that share a process take turns instead; for them there is the subclass
-    :class:`~.parallel_runs.SharedTurn`.
+    Runs that share a process take turns instead: they use the subclass :class:`~.parallel_runs.SharedTurn`.
 
     :ivar seconds_used: seconds of the run's time budget that it used before it paused, 0 if it never paused
     """
@@ -21,7 +20,7 @@ class Turn:
         return None
 
     def charge(self, records: int) -> None:
-        """Count the records of a wave that has ended against the run's turn, which may end by this.
+        """Subtract the records of a wave that has ended from the run's quantum; the turn may end by this.
 
         :param records: number of records that the wave has read
         """

@@ -1,4 +1,4 @@
-"""Accept a change of the source's columns that the schema policy forbids, so that the next run follows it once."""
+"""Accept one change of the source's columns that the schema policy forbids, so that the next run follows it."""
 
 from __future__ import annotations
 
@@ -26,9 +26,8 @@ SHOWN_DIGITS = 12
 def make_acceptance(setup: PipelineContext) -> Action:
     """Return the action that accepts the columns that the source has now; the function itself changes nothing.
 
-    A run that finds these columns follows the change as if the policy allowed it. If the columns have changed once more
-    by then, the action does not accept them. The run refuses the action if the declaration has another policy by then,
-    or if another schema version has begun.
+    The next run follows the change as if the policy allowed it. It refuses the action if, by then, the columns have
+    changed once more, the declaration has another policy, or another schema version has begun.
 
     :param setup: the pipeline with its ledger and connections
     :raises ConfigError: if the pipeline does not declare ``schema``, or the target cannot follow the change
@@ -84,7 +83,7 @@ def make_acceptance(setup: PipelineContext) -> Action:
 
 
 def refuse_other_columns(setup: PipelineContext, action: Action, shown: str) -> None:
-    """Raise an error if an acceptance is for other columns than the user was shown, or if these are accepted already.
+    """Raise an error if a user may not accept columns: others than the user was shown, or columns accepted already.
 
     :param setup: the pipeline with its ledger
     :param action: action that :func:`make_acceptance` returned

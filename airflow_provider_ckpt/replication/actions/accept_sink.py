@@ -175,10 +175,10 @@ def apply_sink_change(
 
 
 def _accepted(setup: PipelineContext, sink: Sink) -> AcceptedSink:
-    """Compare the sink with the ledger; return the receipts that the sink has lost, and the number of lost rows.
+    """Return the receipts and the number of rows that the sink has lost, according to the ledger and the receipts.
 
-    Later audits of the sink do not report these losses again. The number is None for an upsert sink, or if the sink
-    cannot count its rows.
+    Later audits of the sink do not report these losses again. The number of rows is None for an upsert sink, or if the
+    sink cannot count its rows.
 
     :param setup: the pipeline with its ledger
     :param sink: the sink that is accepted
@@ -192,7 +192,7 @@ def _accepted(setup: PipelineContext, sink: Sink) -> AcceptedSink:
 
 
 def _left_behind(setup: PipelineContext) -> AcceptedSink:
-    """Return all receipts that the ledger knows; they stay in the previous sink, so audits of the new one ignore them.
+    """Return all receipts that the ledger knows as accepted losses, so that audits do not miss them in the new sink.
 
     :param setup: the pipeline with its ledger
     """
@@ -201,9 +201,9 @@ def _left_behind(setup: PipelineContext) -> AcceptedSink:
 
 
 def _attempted_batches(records: Mapping[str, PartitionRecord]) -> tuple[BatchKey, ...]:
-    """Return the batches that were attempted and have no verdict, so that without receipts their delivery is unknown.
+    """Return the batches that were attempted and have no verdict, except batches that are held already.
 
-    Batches that are held already are left out.
+    If the sink's receipts are lost, it is unknown whether these batches were delivered.
 
     :param records: the ledger's partitions
     """

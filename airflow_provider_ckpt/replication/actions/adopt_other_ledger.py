@@ -27,7 +27,7 @@ def adopt(
     :param ledger_id: id of the other ledger, as the error of a refused run names it
     :param actor: the user who requests the action, such as ``cli:ann@host7``
     :param reason: the user's explanation, which the audit log stores
-    :param dry_run: only check that the receipts can be adopted, and change nothing
+    :param dry_run: whether to only check that the receipts can be adopted, and change nothing
     :param proposal: id of the approved proposal that the action carries out, which cannot be used again; None if the
         action needs no approval
     :return: the result, with the ledger under whose id the receipts of this pipeline are read, before and after

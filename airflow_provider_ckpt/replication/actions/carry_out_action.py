@@ -50,7 +50,7 @@ class ActionContext:
 
 
 def apply_in_ledger(context: ActionContext, action: Action) -> dict[str, Any]:
-    """Have the ledger apply an action, or store it for the run that holds the lease.
+    """Apply an action in the ledger alone, or store the action for the run that holds the lease.
 
     :param context: ledger, pipeline, actor and reason of the action
     :param action: the action
@@ -74,7 +74,7 @@ def apply_in_ledger(context: ActionContext, action: Action) -> dict[str, Any]:
 
 
 def apply_behind_fence(context: ActionContext, action: Action) -> dict[str, Any]:
-    """Apply an action after fencing the sink, or store it for the run that holds the lease.
+    """Apply an action after fencing the sink, or store the action for the run that holds the lease.
 
     :param context: ledger, pipeline, actor and reason of the action
     :param action: the action
@@ -175,7 +175,7 @@ def adopt_receipts(context: ActionContext, action: Action) -> dict[str, Any]:
 
 
 def _describe_resend(action: Action) -> str:
-    """Return a text for the user about what is sent again, parked or held after an acceptance or a move, if anything.
+    """Return a text that tells the user which records are sent again, parked or held after an acceptance or a move.
 
     :param action: the acceptance of the sink, or the move
     """
@@ -200,12 +200,13 @@ def _describe_resend(action: Action) -> str:
 def skip_batches(context: ActionContext, batches: Iterable[str]) -> dict[str, Any]:
     """Skip batches: their records are not delivered, and the checkpoint may pass them.
 
-    A batch that was begun before is given up by its next attempt; if it was delivered after all, its receipt remains.
+    A batch of which an attempt has begun may have been delivered. It is planned again, and its next attempt claims the
+    verdict ``void``, unless the sink already has a receipt of the batch.
 
     :param context: ledger, pipeline, actor and reason of the action
-    :param batches: names of the batches
+    :param batches: names of the batches, such as ``orders-0#17``
     :return: result document, a JSON-ready dict: whether the action was applied, and the state before and after it
-    :raises LedgerStateError: if the state of a batch does not allow that
+    :raises LedgerStateError: if the state of a batch does not allow it to be skipped
     """
     result = apply_in_ledger(context, Action(ActionKind.SKIP, parse_batch_keys(batches)))
     states = result["after"].get("batches", {})
@@ -225,8 +226,8 @@ def act_on_dead_letters(
 
     :param context: ledger, pipeline, actor and reason of the action
     :param kind: replay or discard
-    :param selection: the dead letters
-    :param query: text that a dead letter must contain to be chosen; None for all of the selection
+    :param selection: criteria for the dead letters, such as error types
+    :param query: text that a dead letter must contain to be chosen; None to choose all that meet the criteria
     :return: result document, a JSON-ready dict: whether the action was applied, and the state before and after it;
         ``records`` is the number of dead letters, and 0 if none is chosen, so that nothing is done
     """

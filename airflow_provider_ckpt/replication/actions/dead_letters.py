@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def load_index(setup: PipelineContext) -> DeadLetterIndex:
-    """Return the ledger's index of dead letters. Error types that it lacks are read from the sink and stored first.
+    """Return the ledger's index of dead letters, after completing unknown error types from the sink.
 
-    The ledger does not know the error types of a receipt that it imported.
+    The index does not know the error types of dead letters that the ledger knows only from an imported receipt.
 
     :param setup: the pipeline with its ledger and connections
     :raises SinkError: if error types are missing and the sink cannot be read
@@ -43,7 +43,7 @@ def check_batches(found: DeadLetterIndex, selection: Selection, pipeline: str) -
     :param found: the index of dead letters
     :param selection: the selection
     :param pipeline: name of the pipeline, for the message
-    :raises ConfigError: naming the batches without dead letters
+    :raises ConfigError: if there are such batches; the error names them
     """
     strange = selection.batches - {entry.dead_letters.key for entry in found.entries}
     if strange:
@@ -106,9 +106,9 @@ def export_document(entry: IndexEntry, stored: StoredDeadLetter) -> dict[str, An
 
 
 def make_action(setup: PipelineContext, kind: ActionKind, selection: Selection, query: str | None = None) -> Action:
-    """Return the action that replays or discards the parked dead letters of a selection; it is not carried out here.
+    """Return the action that replays or discards the parked dead letters of a selection, without carrying it out.
 
-    If none are selected, the list of dead letters in the action is empty.
+    If no dead letter is selected, the action's list of dead letters is empty.
 
     For an upsert sink, a replay sends the newest dead letter first. A replay writes only rows whose key the target
     lacks, so of two dead letters with the same key the newer one is written.

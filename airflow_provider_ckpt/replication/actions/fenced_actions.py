@@ -30,7 +30,7 @@ def apply_fenced(
     :param reason: the user's explanation, which the audit log stores
     :param proposal: id of the approved proposal that the action carries out, which cannot be used again; None if the
         action needs no approval
-    :raises LeaseBusyError: if a run holds the lease; the action was not stored
+    :raises LeaseBusyError: if a run still holds the lease after the wait; the action is not stored
     :raises LedgerStateError: if the state of the pipeline or of a batch does not allow the action; nothing was changed
     """
     force = action.kind is ActionKind.FORCE_STOP
@@ -43,7 +43,7 @@ def apply_fenced(
 def apply_fenced_or_store(
     setup: PipelineContext, action: Action, *, actor: str, reason: str | None, proposal: str | None = None
 ) -> ActionResult:
-    """Apply an action after fencing the sink; if a run holds the lease, store it for this run or the next one instead.
+    """Apply an action after fencing the sink; if a run holds the lease, store the action for that run or the next one.
 
     :param setup: the pipeline with its ledger, connections and lease owner
     :param action: the action
@@ -51,6 +51,7 @@ def apply_fenced_or_store(
     :param reason: the user's explanation, which the audit log stores
     :param proposal: id of the approved proposal that the action carries out, which cannot be used again; None if the
         action needs no approval
+    :raises LeaseBusyError: if a run acquires the lease in the meantime, and still holds it after the pipeline's wait
     :raises LedgerStateError: if the state of the pipeline or of a batch does not allow the action; nothing was changed
     """
     if owners.is_held(setup.ledger.status(setup.pipeline.name)["lease"]):

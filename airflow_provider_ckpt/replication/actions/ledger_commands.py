@@ -27,9 +27,9 @@ _ROWS = {"intents": "stored actions", "marks": "snapshots of positions", "merged
 
 
 def break_lease(context: ActionContext) -> Action | None:
-    """Return the action that takes the lease from its present holder; None if it has no owner.
+    """Return the action that takes the lease from its present holder; None if nobody holds the lease.
 
-    Nothing is changed until :func:`carry_out`.
+    Nothing is changed until :func:`carry_out` is called.
 
     :param context: ledger and pipeline
     """
@@ -40,7 +40,7 @@ def break_lease(context: ActionContext) -> Action | None:
 def collect_garbage(context: ActionContext, keep: timedelta) -> Action | None:
     """Return the action that deletes old history which recovery does not need; None if there is no such history.
 
-    Nothing is deleted until :func:`carry_out`.
+    Nothing is deleted until :func:`carry_out` is called.
 
     :param context: ledger, pipeline and actor
     :param keep: age up to which rows of the ledger are kept
@@ -50,9 +50,9 @@ def collect_garbage(context: ActionContext, keep: timedelta) -> Action | None:
 
 
 def delete_pipeline(context: ActionContext) -> Action:
-    """Return the action that deletes the pipeline; nothing is deleted until :func:`carry_out`.
+    """Return the action that deletes the pipeline; nothing is deleted until :func:`carry_out` is called.
 
-    The action is refused there if a run has acquired the lease in between.
+    :func:`carry_out` refuses the action if a run has acquired the lease in between.
 
     :param context: ledger and pipeline
     :raises LedgerStateError: if a run holds the lease now
@@ -84,7 +84,7 @@ def data_to_lose(ledger: Ledger, pipeline: str) -> dict[str, Any]:
 
 
 def carry_out(context: ActionContext, action: Action) -> ActionResult:
-    """Carry out an action of :data:`LEDGER_COMMANDS`, or in a dry run find out what it would change; return its result.
+    """Carry out an action of :data:`LEDGER_COMMANDS`, or only determine its effect in a dry run; return the result.
 
     :param context: ledger, pipeline, actor and reason, whether it is a dry run, and the approved proposal
     :param action: the action

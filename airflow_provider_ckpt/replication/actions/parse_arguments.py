@@ -31,8 +31,9 @@ def parse_selection(
 
     :param types: names of error types; all if empty
     :param batches: batches as ``partition#seq``; all if empty
-    :param since: earliest time at which records became dead letters, ISO 8601; None for no limit
-    :param until: time before which records became dead letters, ISO 8601; None for no limit
+    :param since: only dead letters of batches whose receipt was claimed at this time or later, ISO 8601; None for no
+        limit
+    :param until: only dead letters of batches whose receipt was claimed before this time, ISO 8601; None for no limit
     :param stop_at: maximum number of dead letters; None for no limit
     :raises ConfigError: if an option cannot be parsed
     """
@@ -51,7 +52,7 @@ def parse_error_types(names: Iterable[str]) -> frozenset[str]:
     """Return names of error types as a set, after checking that each of them exists.
 
     :param names: names, as users write them
-    :raises ConfigError: if no error type has one of the names
+    :raises ConfigError: if a name is not that of an error type
     """
     found = frozenset(names)
     known = {kind.lower(): kind for kind in (*(kind.value for kind in ErrorType), UNKNOWN_TYPE)}
@@ -66,7 +67,7 @@ def parse_time(text: str) -> datetime:
     """Parse a time in ISO 8601 and return it in UTC; a text without a zone is in UTC.
 
     :param text: the time, as a user writes it
-    :raises ConfigError: if the text is not such a time
+    :raises ConfigError: if the text is not a time in this format
     """
     try:
         found = datetime.fromisoformat(text)

@@ -81,11 +81,11 @@ REQUESTABLE = tuple(_FIELDS_TAKEN)
 
 @dataclass(frozen=True, slots=True)
 class ProposedAction:
-    """Action that fulfils a request, and the ranges and alarms that it does not settle.
+    """Action that fulfils a request, and the problems that it leaves open.
 
     :param action: the action; None if there is nothing to do
-    :param open: for a recovery, two lists: ``left``, ranges that stay unaccounted for, and ``alarms``, alarms of the
-        source that the action does not end
+    :param open: for a recovery, two lists: ``left``, ranges with records that remain unread, and ``alarms``, alarms of
+        the source that the action does not end
     """
 
     action: Action | None
@@ -158,7 +158,7 @@ def _rewind(context: ActionContext, request: ActionRequest) -> Action:
 
     :param context: ledger and pipeline
     :param request: the request
-    :raises ConfigError: unless it has either a position or a time, for which positions can be determined
+    :raises ConfigError: if the request has neither position nor time, has both, or no position can be determined
     """
     target = RewindTarget(position=request.to_position, time=request.to_time)
     return Action(ActionKind.REWIND, positions=resolve_positions(context, target, request.partition))
@@ -259,9 +259,9 @@ def _accept_schema(context: ActionContext, _: ActionRequest) -> Action:
 
 
 def _held_batches(context: ActionContext) -> tuple[BatchKey, ...]:
-    """Return the keys of all batches that are held now.
+    """Return the keys of all batches that are held now, for a release of all held batches.
 
-    A release names them, so that batches which are held later, and which the approver did not see, stay held.
+    The release names these batches, so that it does not release batches which are held only after the approval.
 
     :param context: ledger and pipeline
     """

@@ -1,7 +1,7 @@
-"""Recover records above the low watermark that were never read: find their ranges, and have them read.
+"""Recover records above the low watermark that were never read: find their ranges, and have the next run read them.
 
-A recovery also decides which alarms of the source it ends (semantics, section 5). A source raises an alarm, which makes
-planning fail, when it notices that positions below the checkpoint were assigned.
+A recovery may also end alarms of the source (semantics, section 5). A source raises an alarm, which makes planning
+fail, if it notices that new records got positions below the checkpoint.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ _NO_END = 2**63
 class Unaccounted:
     """Ranges with records that are unaccounted for, and the action that reads these records.
 
-    Records are unaccounted for if no receipt counts them. Some cannot be distinguished from records that were read.
+    Records are unaccounted for if no receipt counts them. Some of them cannot be distinguished from records at the same
+    position that were read, so the action cannot read them.
 
-    :param found: all such ranges
-    :param to_read: ranges that the action reads, at least in part
-    :param remaining: ranges that the action does not read, or not completely
+    :param found: all ranges with such records
+    :param to_read: ranges of ``found`` that the action reads, at least in part
+    :param remaining: ranges of ``found`` that the action does not read, or not completely
     :param action: action that reads ``to_read``. It also ends the alarm of a partition if it reads all late rows
         of the partition and leaves none of its ranges unaccounted for. None if there is nothing to do
     :param alarms: alarms that the action does not end, each with ``partition``, ``seen`` (what the source noticed),
@@ -58,7 +59,7 @@ class Unaccounted:
 
 
 def find_unaccounted(setup: PipelineContext) -> Unaccounted:
-    """Compare receipts with the source, and return ranges above the low watermark with undelivered records.
+    """Find the ranges above the low watermark with records that were never read, by comparing receipts with the source.
 
     Nothing is changed. Receipts younger than ``recovery.settle_lag`` are compared only while the source raises an
     alarm.
@@ -128,12 +129,14 @@ def find_unaccounted(setup: PipelineContext) -> Unaccounted:
 
 
 def _remaining_alarms(alarm: PlanningAlarm, reread_ranges: Sequence[Range], left: Sequence[Range]) -> dict[str, str]:
-    """Return those observations of an alarm that the action does not settle by the ranges it reads, with the reasons.
+    """Return the observations of an alarm that remain after the action, each with the reason why it remains.
+
+    An alarm of the source consists of one or more observations, such as new rows below the checkpoint.
 
     :param alarm: the alarm
     :param reread_ranges: ranges that the action reads
     :param left: ranges of the same partition that are unaccounted for and that the action does not read as a whole
-    :return: for the description of each such observation, the reason; empty if the whole alarm ends
+    :return: reason by description of the observation; empty if the whole alarm ends
     """
     found: dict[str, str] = {}
     for evidence in alarm.evidence:
@@ -187,23 +190,22 @@ def _readable_ranges(item: MissingRange) -> Sequence[Range]:
 def recover(setup: PipelineContext, *, dry_run: bool, actor: str, reason: str | None = None) -> dict[str, Any]:
     """Find records above the low watermark that no receipt accounts for, and have the next run read them.
 
-    Late records are read by position, only where no record was read before, so that a sink that appends gets none
-    twice. Records that cannot be distinguished are listed. For an upsert sink the partition is rewound to its low
-    watermark: reading only the late records could overwrite rows with older versions, and a generation that began at
-    them would not notice records that arrive late below it.
+    For a sink that appends, late records are read at positions at which no record was read before, so that no record is
+    delivered twice; ranges with late records at other positions are only listed. For an upsert sink, the partition is
+    rewound to its low watermark: reading only the late records could overwrite rows with older versions.
 
-    A recovery also ends the source's alarm that positions below the checkpoint were assigned, if it reads all rows that
-    the source names and leaves nothing of the partition unaccounted for. Otherwise the alarm stays, and ``alarms`` in
-    the result gives the reason and the way to end it; an upsert sink's partition is not rewound then, since that would
-    end the alarm too.
+    A source raises an alarm if it notices new rows below the checkpoint. The recovery ends the alarm if it reads all of
+    these rows and no other records of the partition remain unread. Otherwise the alarm stays, and ``alarms`` in the
+    result gives the reason and the way to end it. A partition of an upsert sink is not rewound then, since a rewind
+    would end the alarm too.
 
     :param setup: the pipeline with its ledger, connections and lease owner
-    :param dry_run: only find these records, and change nothing
+    :param dry_run: whether to only find these records, and change nothing
     :param actor: the user who requests the action, such as ``cli:ann@host7``
     :param reason: the user's explanation, which the audit log stores
-    :returns: JSON-ready dict of the missing ranges (``missing``), those that the next run reads (``to_be_read``), the
-        positions of a rewind (``rewinds_to``), the result of the action, and the ranges (``left``) and alarms
-        (``alarms``) that it does not settle
+    :returns: JSON-ready dict with the missing ranges (``missing``), the ranges that the next run reads
+        (``to_be_read``), the positions of a rewind (``rewinds_to``), whether the action was applied (``applied``) or
+        the number under which it was stored (``intent``), and the ranges (``left``) and alarms (``alarms``) that remain
     """
     unaccounted = find_unaccounted(setup)
     action = unaccounted.action

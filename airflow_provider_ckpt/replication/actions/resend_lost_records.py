@@ -1,7 +1,7 @@
 """Find the records that a changed sink has lost, and make the action that sends them again.
 
-The receipts that the sink still has show which batches it has lost. Where they do not show it, nothing is sent again
-unless a user names the first position.
+The receipts that the sink still has show which batches it has lost. If they do not show it, a user has to name the
+first position to send again.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 RECEIPTS_LOST = frozenset(
     {SinkDifference.FENCE_BELOW, SinkDifference.RECEIPTS_MISSING, SinkDifference.RECEIPTS_UNREADABLE}
 )
-"""Differences that mean that the sink's receipts no longer show everything that was delivered."""
+"""Kinds of differences after which the sink's receipts no longer show all batches that were delivered."""
 
 
 def make_resend(setup: PipelineContext, sink: Sink, evidence: UnfinishedAcceptance) -> Action:
-    """Return the action that sends lost records again.
+    """Return the action that sends the records again that the sink has lost.
 
-    Batches whose receipt in the sink the ledger does not know yet count as delivered, and are lost if their rows are.
-    If the target has no rows although receipts count some, all are lost, unless it may be emptied on purpose.
+    A batch is lost if the ledger counts it as delivered and the sink has no receipt of it, or reports that its rows are
+    gone. The receipts that the ledger does not know yet are applied first. If the target has no rows although receipts
+    count delivered rows, all batches are lost, unless the declaration says that the target may be emptied.
 
     :param setup: the pipeline with its ledger, connections and lease owner
     :param sink: the pipeline's sink
-    :param evidence: differences of the sink that were found so far; some of them can no longer be found after a new
-        fence
+    :param evidence: differences of the sink that were found before; a fence raised since then hides some of them
     :raises ConfigError: if it is unknown which records are lost
     """
     name, ledger = setup.pipeline.name, setup.ledger
@@ -95,7 +95,7 @@ def make_resend(setup: PipelineContext, sink: Sink, evidence: UnfinishedAcceptan
 
 
 def refuse_other_losses(setup: PipelineContext, sink: Sink, action: Action) -> None:
-    """Raise an error if other records have to be sent again now, under the lease, than the action names.
+    """Raise an error if the records to send again are no longer those that the action names; called under the lease.
 
     :param setup: the pipeline with its ledger, connections and lease owner
     :param sink: the pipeline's sink
@@ -114,12 +114,12 @@ def refuse_other_losses(setup: PipelineContext, sink: Sink, action: Action) -> N
 
 
 def refuse_beyond(setup: PipelineContext, records: Mapping[str, PartitionRecord], start: Mapping[str, int]) -> None:
-    """Raise an error if records would be skipped because the first position to send again lies beyond the checkpoint.
+    """Raise an error if a user's first position to send again lies beyond the checkpoint; records would be skipped.
 
     :param setup: the pipeline with its ledger, connections and lease owner
     :param records: the ledger's partitions
     :param start: by source partition, the first position to send again
-    :raises LedgerStateError: naming the position and the checkpoint
+    :raises LedgerStateError: if a position lies beyond the checkpoint; the error names both
     """
     for partition, position in start.items():
         committed = records[partition].partition.committed if partition in records else position
@@ -161,7 +161,7 @@ def reconciled_partitions(setup: PipelineContext, receipts: Iterable[Receipt]) -
 
 
 def _ranges_by_partition(receipts: Sequence[Receipt]) -> dict[tuple[int, str], list[Range]]:
-    """Return the ranges of receipts by ``(generation, partition)``, those of each partition in the given order."""
+    """Return the ranges of receipts as lists by ``(generation, partition)``, in the order of the given receipts."""
     found: dict[tuple[int, str], list[Range]] = {}
     for receipt in receipts:
         found.setdefault((receipt.key.generation, receipt.key.partition), []).append(receipt.range)

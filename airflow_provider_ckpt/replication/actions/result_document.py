@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def result_document(context: ActionContext, result: ActionResult) -> dict[str, Any]:
     """Return the result of an action as a JSON-ready document, for the command line and XCom.
 
-    ``waits_for`` in the document is the lease's holder if the action was stored for that run, or in a dry run would be
-    stored.
+    Its key ``waits_for`` names the holder of the lease if the action was stored for that run, or would be stored if
+    this were no dry run; else it is None.
 
     :param context: ledger, pipeline, actor and reason of the action
     :param result: the result

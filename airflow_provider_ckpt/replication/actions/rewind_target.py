@@ -26,7 +26,7 @@ class RewindTarget:
 
 
 def resolve_positions(context: ActionContext, target: RewindTarget, partition: str | None = None) -> dict[str, int]:
-    """Return, by source partition, the position to which a rewind sets it back.
+    """Return the position to which a rewind goes back, by source partition.
 
     :param context: ledger, pipeline, actor and reason of the action
     :param target: the target
@@ -67,7 +67,8 @@ def source_partition(context: ActionContext, name: str | None) -> str:
 def _at_time(context: ActionContext, time: str, partition: str | None) -> dict[str, int]:
     """Return the checkpoint that each source partition had at a time, or its current checkpoint if that is lower.
 
-    Where the exact checkpoint is not stored, it is an earlier one; see :meth:`.Ledger.positions_at`.
+    If the exact checkpoint of that time is not stored, an earlier position is returned; see
+    :meth:`.Ledger.positions_at`.
 
     :param context: ledger and pipeline
     :param time: the time, ISO 8601

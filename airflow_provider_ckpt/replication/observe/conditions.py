@@ -107,9 +107,9 @@ class Condition:
         return met, {"lag": found, "total": total, "not_begun": unknown}
 
     def _checkpoint(self, pipeline: str, status: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:
-        """Return whether each partition's checkpoint has reached the position to wait for, and all these checkpoints.
+        """Return whether each partition's checkpoint has reached its position to wait for, and the checkpoints.
 
-        The result is False as long as no run has started a source partition.
+        The condition is not met as long as no run has started a source partition.
 
         :param pipeline: name of the pipeline, for messages
         :param status: the ledger's ``status`` of the pipeline
@@ -126,7 +126,7 @@ class Condition:
     def _dead_letters(self, status: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:
         """Return whether there are at least ``number`` dead letters of the chosen error types, and the numbers by type.
 
-        Those that were replayed or discarded do not count.
+        Dead letters that were replayed or discarded do not count.
 
         :param status: the ledger's ``status`` of the pipeline
         """

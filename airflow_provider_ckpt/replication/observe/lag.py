@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def lag(setup: PipelineContext) -> dict[str, PartitionLag]:
-    """Return the lag of each source partition: the positions that a run starting now would have to process.
+    """Return the checkpoint and the end of the source of each source partition; their difference is the lag.
 
     Positions are bytes or rows of files, offsets of Kafka, and cursor values of a table. Planned batches that are not
-    delivered count, and so do Kafka records of open transactions. Rows of a table near its end, to which running
-    transactions may still add, do not count.
+    delivered count as lag, and so do Kafka records of open transactions. Rows at the end of a table do not count as
+    long as running transactions may still add rows between them.
 
     :param setup: the pipeline with its ledger and connections
     :raises SourceError: if the source cannot be reached

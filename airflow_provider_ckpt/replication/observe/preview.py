@@ -193,9 +193,9 @@ def _with_new_partitions(
 
 
 def _with_new_refresh(source: RefreshedSource, name: str, record: PartitionRecord) -> PartitionRecord:
-    """Return a partition as it would be after a run that starts now has begun a refresh of it.
+    """Return a partition as it would be after a run that starts now has begun to refresh the partition.
 
-    If that run would begin no refresh of the partition, it is returned unchanged.
+    The partition is returned unchanged if such a run would not begin a refresh of it.
 
     :param source: the pipeline's source; it takes the snapshot of a refresh, which changes nothing in the database
     :param name: id of the partition

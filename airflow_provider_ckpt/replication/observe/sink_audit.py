@@ -1,8 +1,8 @@
 """Audit a pipeline's sink: compare its receipts, dead letters and rows with the ledger.
 
-The comparison takes no lease and changes nothing. The ledger is read before the sink: a sink has a verdict before the
-ledger does, so everything in the ledger must be in the sink, while a verdict in the sink that the ledger does not know
-yet is no disagreement.
+The comparison takes no lease and changes nothing. A verdict is written to the sink before it is recorded in the ledger.
+The ledger is read first, so every verdict in the ledger must be in the sink; a verdict that only the sink has is no
+difference if a run can still record it in the ledger.
 """
 
 from __future__ import annotations
@@ -136,9 +136,9 @@ def _why_not_counted(setup: PipelineContext, *, shared: bool, busy: bool) -> str
 def _without_newly_settled(
     setup: PipelineContext, differences: list[Difference], receipts: dict[Any, Any]
 ) -> list[Difference]:
-    """Read the ledger again, and return the differences that remain.
+    """Read the ledger again, and return the differences without receipts that the ledger knows by now.
 
-    A receipt that the ledger did not know is no difference if a run has settled its batch meanwhile.
+    While the sink was read, a run may have settled batches whose receipts the ledger did not know before.
 
     :param setup: the pipeline with its ledger, connections and lease owner
     :param differences: differences that were found

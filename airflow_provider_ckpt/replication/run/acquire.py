@@ -31,8 +31,8 @@ def acquire(setup: PipelineContext, *, force: bool = False, accepting: bool = Fa
 
     :param setup: the pipeline with its ledger, connections and lease owner
     :param force: whether to take the lease from its holder (a user's force stop)
-    :param accepting: whether a user is about to accept the sink as it is; then the sink may have changed, and stored
-        actions wait for the next run
+    :param accepting: whether a user is about to accept a changed sink; then the sink must have changed, and stored
+        actions are left to the next run
     :raises LeaseBusyError: if another run holds the lease and ``lease.on_busy`` says to fail, or the wait for it has
         timed out
     :raises ConfigError: if the sink holds another ledger's receipts for the pipeline
@@ -97,12 +97,11 @@ def _record_refusal(setup: PipelineContext, error: CkptError) -> None:
 
 
 def _fence_and_reconcile(run: Run, *, accepting: bool) -> None:
-    """Fence the sink, and settle the ledger's batches by its receipts; refuse a sink that is not as the ledger left it.
-
-    At the end stored actions are applied.
+    """Check and fence the sink, settle the ledger's batches by the sink's receipts, and apply stored actions.
 
     :param run: the run, which holds the lease
-    :param accepting: whether a user is about to accept the sink; then it may have changed, and stored actions wait
+    :param accepting: whether a user is about to accept a changed sink; otherwise a changed sink is refused. Stored
+        actions are then left to the next run
     """
     state = None if accepting else refuse_changed_sink.refuse_changed(run.setup, run.sink)
     unfinished_acceptance = refuse_changed_sink.acceptance_evidence(run.setup, run.sink) if accepting else None

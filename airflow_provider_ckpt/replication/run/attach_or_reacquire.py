@@ -15,8 +15,8 @@ from airflow_provider_ckpt.replication.setup import OpenConnectors, PipelineCont
 def attach_or_reacquire(setup: PipelineContext, epoch: int) -> Run:
     """Continue a run under the lease that an earlier task of the same DAG run acquired.
 
-    If attempts of that epoch are still open, this task was started before, and has died or still runs as a duplicate.
-    Then the lease is acquired again, which fences the duplicate; :attr:`Run.epoch` is the new epoch.
+    If attempts of that epoch are still open, this task was started before: its earlier process has died, or still runs.
+    Then the lease is acquired again under a new epoch, :attr:`Run.epoch`, which fences an earlier process.
 
     :param setup: the pipeline with its ledger, connections and lease owner
     :param epoch: epoch of the earlier task's lease

@@ -1,7 +1,7 @@
 """Build the task of each batch of a wave, as a lane receives it, and find batches that the source can no longer read.
 
 A batch whose records have expired or whose file has changed is not sent, and neither are later batches of its partition
-in a pinned pipeline. All others are delivered, and the run fails at its end.
+in a pinned pipeline. All other batches are sent; at its end, the run fails with the error of the unreadable batch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class TaskBuilder:
     """Builder of the :class:`BatchTask` of each batch of a wave, for one :class:`Run`.
 
     :param run: run in progress, whose lease is held and whose source and sink are open
-    :ivar refused: batches that the source cannot read, with the error; the run does not try them again
+    :ivar refused: batches that the source cannot read, each with the error; this run does not attempt them again
     """
 
     def __init__(self, run: Run) -> None:
@@ -34,9 +34,9 @@ class TaskBuilder:
         self.refused: dict[BatchKey, SourceError] = {}
 
     def tasks(self, chosen: Sequence[Batch]) -> list[BatchTask]:
-        """Return the tasks of batches whose next attempt begins, without batches that the source cannot read.
+        """Return the tasks for the next attempts of batches; batches that the source cannot read are left out.
 
-        :param chosen: the batches
+        :param chosen: the batches, whose next attempt is about to begin
         :raises CkptError: if the source as a whole cannot be reached
         """
         schema = None if self._run.planning.schema is None else self._run.planning.schema.current.number
@@ -69,9 +69,9 @@ class TaskBuilder:
             raise error
 
     def _locate(self, tasks: Sequence[BatchTask]) -> Sequence[BatchTask]:
-        """Have the source add to the tasks the details by which readers find the records, such as files; return them.
+        """Return the tasks with the details by which the source's readers find the records, such as files.
 
-        Tasks of batches that the source cannot read are left out, and listed in ``refused``.
+        Tasks of batches that the source cannot read are left out, and the batches are added to ``refused``.
 
         :param tasks: tasks of batches of the source
         :raises SourceError: if the source as a whole cannot be read
@@ -90,7 +90,9 @@ class TaskBuilder:
         return []
 
     def _is_blocked(self, key: BatchKey, refused_key: BatchKey) -> bool:
-        """Return whether a batch is the refused batch, or waits for it in the same partition of a pinned pipeline.
+        """Return whether a batch cannot be sent, since it is the refused batch or must not overtake it.
+
+        In a pinned pipeline, all later batches of the refused batch's partition must not overtake it.
 
         :param key: the batch
         :param refused_key: the refused batch

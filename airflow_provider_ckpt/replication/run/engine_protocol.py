@@ -11,7 +11,10 @@ from airflow_provider_ckpt.core.wave_messages import Outcome, Wave
 from airflow_provider_ckpt.spark.job import Job
 
 Check = Callable[[], None]
-"""Function that an engine calls repeatedly while it waits; it raises if the run must stop (lease lost, cancelled)."""
+"""Function that an engine calls repeatedly while it waits, and that raises an error if the run must stop.
+
+A run must stop, for example, if its lease was lost or its task was killed.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Store the list of discovered source files in the sink too, and read it from there if the ledger has lost files.
 
-A ledger that was restored from a backup, or that is new and has adopted receipts, would discover files again in another
-order, and would apply the sink's receipts to the wrong files. So the lists are read from the sink instead. If the sink
-has receipts of files that it does not list, the run is refused.
+A ledger that was restored from a backup, or that is new and has adopted receipts, might discover files again in another
+order, and would then apply the sink's receipts to the wrong files. So the lists are read from the sink instead. If the
+sink has receipts of files that neither its lists nor the ledger name, the run is refused.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def refuse_unlisted_receipts(run: Run, receipts: Sequence[Receipt]) -> None:
 
     :param run: run in progress, whose lease is held and whose source and sink are open
     :param receipts: receipts of the sink that the ledger did not know
-    :raises SourceError: naming the first such receipt
+    :raises SourceError: if there is such a receipt; the error names the first one
     """
     if not run.pipeline.source.discovers_files or not receipts:
         return
@@ -103,9 +103,10 @@ def refuse_unlisted_receipts(run: Run, receipts: Sequence[Receipt]) -> None:
 
 
 def compare_files(setup: PipelineContext, sink: Sink) -> list[Difference]:
-    """Return the first difference between source files in the ledger and in the sink's lists; empty without any.
+    """Return a list with the first difference between the source files in the ledger and in the sink's lists.
 
-    Files that the sink does not list, as after an older version wrote to it, are not compared.
+    The list is empty if there is no difference. Files that the sink does not list, because an older version of the
+    package wrote to it, are not compared.
 
     :param setup: the pipeline with its ledger
     :param sink: the pipeline's sink, open
@@ -129,7 +130,7 @@ def _refuse_unlisted(run: Run) -> None:
     """Raise an error if the sink has a receipt of source files although neither ledger nor sink lists any files.
 
     :param run: run in progress, whose sink is open
-    :raises SourceError: naming the receipt
+    :raises SourceError: if there is such a receipt, which the error names
     """
     receipt = next((receipt for receipt in run.sink.receipts({}) if not receipt.key.is_replay), None)
     if receipt is not None:

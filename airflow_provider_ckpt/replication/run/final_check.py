@@ -1,8 +1,7 @@
 """Check the sink at the end of a run: everything that the run delivered must still be there.
 
-A sink may fail over or be restored while a run works. The run also stores a snapshot of the target in the sink, by
-which the next run finds out whether rows were lost since, such as by a truncation. A snapshot from the run's beginning
-would not cover the rows that the run delivered.
+A sink may fail over or be restored while a run works. At its end, the run also stores a snapshot of the target in the
+sink. The next run compares it with the target, to find out whether rows were lost since, for example by a truncation.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _SECONDS = 5.0
 def confirm(setup: PipelineContext, lease: Lease, sink: Sink) -> None:
     """Check that the sink still has everything that this run delivered, and store a snapshot for the next run.
 
-    If a commit of this run created the target, the ledger gets the target's identity.
+    If a commit of this run created the target, the target's identity is stored in the ledger.
 
     :param setup: the pipeline with its ledger, connections and lease owner
     :param lease: the run's lease
@@ -48,8 +47,8 @@ def confirm(setup: PipelineContext, lease: Lease, sink: Sink) -> None:
 def confirm_after_failure(setup: PipelineContext, lease: Lease, seconds: float = _SECONDS) -> None:
     """Check the sink as :func:`confirm` does after a run has failed; log problems and raise nothing.
 
-    The run's own error must not be hidden. The check has a thread and a connection of its own, so that a sink which
-    does not answer delays the run's end by ``seconds`` only.
+    Errors of the check must not hide the error of the run. The check has a thread and a connection of its own, so that
+    a sink which does not answer delays the end of the run by ``seconds`` at most.
 
     :param setup: the pipeline with its ledger, connections and lease owner
     :param lease: the run's lease

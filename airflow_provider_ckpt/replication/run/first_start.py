@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def first_starts(run: Run, known: Mapping[str, PartitionRecord]) -> dict[SourcePartition, Start | None]:
     """Return the start of each partition of the source; None for a partition that the ledger knows already.
 
-    A pipeline's first partitions start where the pipeline declares. Partitions that appear later start at their
-    earliest position, since all their records came after that first start.
+    The first partitions of a pipeline start where ``source.start_from`` says. Partitions that appear in the source
+    later start at their earliest position, since all their records are newer than the first start of the pipeline.
 
     :param run: run in progress, whose lease is held and whose source is open
     :param known: the ledger's partitions
@@ -40,7 +40,7 @@ def refuse_unsuitable_columns(run: Run) -> None:
     The columns that a transform returns are checked later, since they are known only once Spark has started.
 
     :param run: the run, before its first fence
-    :raises ConfigError: naming the columns and the remedy
+    :raises ConfigError: if the sink refuses columns; the error names the columns and the remedy
     """
     if not run.pipeline.transform.passes_unchanged:
         return

@@ -1,4 +1,4 @@
-"""Create the error that halts a run: a batch's error needs a user, or the sink or source as a whole failed."""
+"""Create the error with which a run halts, because a user must act, or because the sink or source as a whole failed."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _NOTHING_LOST = "Nothing was lost: the checkpoint stays before this batch. Remov
 
 
 class HaltError(CkptError):
-    """Error that ends a run because a batch's error needs a user, or because the sink or source as a whole failed."""
+    """Error with which a run halts, because a user must act, or because the sink or source as a whole failed."""
 
 
 def halt_error(run: Run, error: ErrorInfo, outcomes: Sequence[Outcome]) -> HaltError:
-    """Return the error that halts the run, and record its cause in the run's summary.
+    """Return the error with which a run halts, and record its cause in the run's summary.
 
     :param run: run in progress, whose lease is held and whose source and sink are open
-    :param error: the cause
+    :param error: the error of a batch that is the cause
     :param outcomes: outcomes of the wave, to find the batch that has the error
     """
     cause = next((outcome for outcome in outcomes if outcome.error == error), None)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 class KnownFiles:
     """Copy in memory of the list of source files that the ledger stores for a pipeline.
 
-    Files are only ever added to that list, so the copy is completed instead of being read again.
+    The list only ever grows, so only the files that were added since are read to update the copy.
 
     :param ledger: the ledger
     :param pipeline: name of the pipeline

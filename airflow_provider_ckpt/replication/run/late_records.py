@@ -32,7 +32,7 @@ _RangeKey = tuple[int, str, int, int]
 class Receipts:
     """Positions in a pipeline's receipts, to be compared with the records that the source contains now.
 
-    Source and sink are read at the first use.
+    The receipts are read from the sink at the first use and kept; the source is read for each comparison.
 
     :param source: the pipeline's source
     :param sink: the pipeline's sink
@@ -60,10 +60,10 @@ class Receipts:
     ) -> Sequence[UnreadRecords | None] | None:
         """Return, for each range, the records that the source has now and that were never read.
 
-        The entry of a range is None if all of its records were read, or if part of the range is still to be read and
-        the receipts do not contain every position.
+        The entry of a range is None if all of its records were read. It is also None if part of the range is still to
+        be read and the receipts do not contain every position, so that unread records cannot be told from these.
 
-        This is the argument ``compare`` of :func:`~airflow_provider_ckpt.core.recovery.find_missing`.
+        This method is the argument ``compare`` of :func:`~airflow_provider_ckpt.core.recovery.find_missing`.
 
         :param partition: the partition's id
         :param receipted_ranges: ranges that were read, with their receipts
@@ -78,7 +78,9 @@ class Receipts:
         ]
 
     def is_exact(self, receipted: ReceiptedRange) -> bool:
-        """Return whether the records of a range can be compared one by one, and not only by their number.
+        """Return whether the receipts of a range contain enough positions to find each unread record.
+
+        Otherwise only the number of records can be compared.
 
         :param receipted: the range with its receipts
         """
@@ -93,11 +95,11 @@ class Receipts:
 def unread_finder(
     setup: PipelineContext, source: Source, sink: Sink, partitions: Mapping[str, PartitionRecord]
 ) -> FindUnreceipted:
-    """Return a function that finds ranges with records that were never read, although they lie below the plan's end.
+    """Return a function that finds records which were never read although they lie below the end of the plan.
 
-    The function takes a partition and ranges, and returns the ranges with such records, or None if receipts cannot
-    tell. It compares only receipts that overlap the ranges. Ranges of planned batches that have not begun count as
-    read.
+    The function takes the id of a partition and ranges in ascending order. It returns the ranges in which the source
+    has such records, or None if the receipts do not show that. Only receipts that overlap the given ranges are
+    compared. Batches that are planned and have not begun count as read.
 
     :param setup: the pipeline with its ledger, connections and lease owner
     :param source: the pipeline's source, open
@@ -152,7 +154,7 @@ def _unread_positions(
 ) -> UnreadRecords | None:
     """Return the records that the source contains in a range and that were never read; None if all of them were read.
 
-    None too if part of the range is still to be read, and the receipts do not contain every position.
+    None is also returned if part of the range is still to be read and the receipts do not contain every position.
 
     :param source: the pipeline's source
     :param partition: the partition's id
@@ -180,8 +182,8 @@ def find_unread_positions(
 ) -> UnreadRecords:
     """Return the records that a range contains now and that were not read, because they appeared afterwards.
 
-    If some records of a position were read and it has more records now, reading it again would yield duplicates. Such
-    positions are in ``shared`` of the result, and not in its ``ranges``.
+    If some records at a position were read and the position has more records now, reading it again would deliver
+    records twice. Such positions are in ``shared`` of the result, and not in its ``ranges``.
 
     :param read: ranges that were read, oldest first, each with the positions of its records; where two ranges overlap,
         the later one counts

@@ -34,8 +34,7 @@ class LeaseRenewal:
     """Renewal of one lease by the thread of a :class:`LeaseRenewals`.
 
     :param renewals: the thread that renews the lease
-    :param lease: the lease
-    :ivar lease: the lease
+    :param lease: the lease, also an attribute
     :ivar interval: seconds between two renewals
     :ivar due: time of the next renewal, in seconds of the monotonic clock
     :ivar error: error of the renewal that found the lease lost; None as long as the lease is held
@@ -51,13 +50,13 @@ class LeaseRenewal:
     def check(self) -> None:
         """Raise an error if a renewal has found that another run has taken over the lease.
 
-        :raises StaleEpochError: naming both epochs
+        :raises StaleEpochError: if the lease was lost; the error names both epochs
         """
         if self.error is not None:
             raise self.error
 
     def stop(self) -> None:
-        """Stop renewing the lease; it is not released. A renewal in progress has ended when this method returns."""
+        """Stop renewing the lease, without releasing it; return after a renewal that is in progress has ended."""
         self._renewals.remove(self)
 
 
@@ -65,8 +64,8 @@ class LeaseRenewals:
     """Thread that renews the leases of the runs in this process together, with one SQL statement each time.
 
     A lease is renewed at the interval of :func:`renewal_interval`, or earlier if other leases are due. If a lease was
-    taken over, only its own run gets the error. An unreachable ledger only delays the renewals: after expiry a run
-    still holds its lease until another owner takes it.
+    taken over, only the run of this lease gets the error. If the ledger cannot be reached, the renewals are tried again
+    later: a run still holds an expired lease until another owner takes it over.
 
     :param ledger: the ledger
     """
@@ -79,7 +78,7 @@ class LeaseRenewals:
         self._thread: threading.Thread | None = None
 
     def add(self, lease: Lease) -> LeaseRenewal:
-        """Renew a lease from now on, and return its renewal, which the run checks and stops.
+        """Begin to renew a lease, and return an object by which the run finds a lost lease and ends the renewal.
 
         :param lease: the lease
         """
@@ -93,7 +92,7 @@ class LeaseRenewals:
         return renewal
 
     def remove(self, renewal: LeaseRenewal) -> None:
-        """Stop renewing a lease; return after the SQL statement in progress, if it renews this lease.
+        """Stop renewing a lease; return after an SQL statement in progress that renews this lease has ended.
 
         The thread ends when no lease is left.
 
@@ -107,7 +106,7 @@ class LeaseRenewals:
                 self._changed.wait()
 
     def _run(self) -> None:
-        """Renew leases whenever they are due, until there are none left; the function of the thread."""
+        """Renew leases whenever they are due, until no lease is left; the thread executes this method."""
         while due := self._wait_until_due():
             try:
                 self._renew(due)
@@ -119,8 +118,8 @@ class LeaseRenewals:
     def _wait_until_due(self) -> Sequence[LeaseRenewal]:
         """Wait until a lease is due, and return the renewals to execute together; empty if no lease is left.
 
-        These are the renewals of all leases that are due within half of their interval. So leases that were acquired at
-        different times are renewed together from their second renewal on.
+        As soon as one lease is due, all leases that will be due within half of their interval are renewed with it. So
+        leases that were acquired at different times are renewed together from their second renewal on.
         """
         with self._changed:
             while self._held:

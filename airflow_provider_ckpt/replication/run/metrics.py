@@ -79,9 +79,9 @@ class RunMetrics:
         self._meter.count(Metric.COMMIT_FAILED, commits)
 
     def refused(self, times: int = 1) -> None:
-        """Count rejections: that the sink or the ledger refused this run because of a newer epoch.
+        """Add refusals of the sink or the ledger because of a newer epoch to the counter ``fence.rejections``.
 
-        :param times: number of rejections
+        :param times: number of refusals
         """
         self._meter.count(Metric.FENCE_REJECTIONS, times)
 
@@ -119,6 +119,6 @@ class RunMetrics:
         self.expired += found.expired
 
     def close(self) -> None:
-        """Report the seconds that calls of the ledger have taken."""
+        """Report the time that transactions of the ledger have taken since the run began or was last reported."""
         self._meter.timing(Metric.LEDGER_SECONDS, self._ledger.seconds - self._ledger_seconds)
         self._ledger_seconds = self._ledger.seconds

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class OutageWait:
-    """Waits of one run during outages, with the number of outages in a row.
+    """Waits after each outage of one run, and counts the outages in a row, to fail the run after too many.
 
     :param run: run in progress, whose lease is held and whose source and sink are open
     :param time_budget: the run's time budget, which ends a wait early
@@ -38,10 +38,10 @@ class OutageWait:
         return self._outages > 0
 
     def wait(self, error: ErrorInfo, outcomes: Sequence[Outcome]) -> None:
-        """Wait after a wave with an outage of the sink or source, so that the next one may succeed, or fail the run.
+        """Wait after a wave that ended with an outage of the sink or source, or halt the run.
 
-        :param error: the error for which the run would fail: of an outage, or of a batch whose attempts are used up,
-            with ``retry.on_exhausted: fail``
+        :param error: the error because of which the run would fail: that of an outage, or that of a batch whose
+            attempts are used up, with ``retry.on_exhausted: fail``
         :param outcomes: outcomes of the wave
         :raises HaltError: if the error is no outage or does not pass by itself, if this is outage number
             ``retry.max_attempts`` in a row, or if the time budget ended during the wait
@@ -56,8 +56,8 @@ class OutageWait:
     def wait_for_ledger(self, error: LedgerUnavailableError) -> None:
         """Wait after the ledger did not answer between two waves; the caller then reads the ledger again.
 
-        A wave's beginning is not retried after such an error, and the run fails: the ledger may have recorded that the
-        wave began, and then it is safe only after the next run's fence.
+        The caller must not use this method if the ledger failed while the beginning of a wave was stored. The ledger
+        may have stored open attempts then, and only the next run's fence makes it safe to end them.
 
         :param error: the ledger's error
         :raises LedgerUnavailableError: ``error`` itself, if it does not pass by itself or came too many times in a row
@@ -68,7 +68,7 @@ class OutageWait:
         self._time_budget.wait_after_attempt(self._ledger_outages, error.message)
 
     def end(self) -> None:
-        """Reset the number of outages of sink and source in a row, because a wave succeeded."""
+        """Reset the number of outages of sink and source in a row, because a wave ended without an outage."""
         self._outages = 0
 
     def end_of_ledger(self) -> None:

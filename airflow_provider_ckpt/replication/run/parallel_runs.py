@@ -1,6 +1,7 @@
 """Run several pipelines in threads of one process, which take turns; a run that fails does not stop the others.
 
-A run executes its waves during its turns. How long a turn lasts is decided in ``core/deficit_round_robin.py``.
+A run executes its waves only during its turns. ``core/deficit_round_robin.py`` decides which runs have a turn, and when
+a turn ends.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Limits:
 class ParallelRuns(Generic[T]):
     """Runs of several pipelines, each in a thread of its own, which take turns by deficit round robin.
 
-    The scheme is explained in ``core/deficit_round_robin.py``; it measures a turn by the records that a run reads.
+    A turn is measured by the records that a run reads; ``core/deficit_round_robin.py`` explains this scheme.
 
     :param runs: by name of the pipeline, the function that executes its run, in the order in which the runs get their
         first turns. The function's argument is the run's :class:`SharedTurn`, whose ``check`` it has to call repeatedly
@@ -95,9 +96,9 @@ class ParallelRuns(Generic[T]):
         return results
 
     def change(self, change: Callable[[DeficitRoundRobin], None]) -> None:
-        """Change the state of the turns; then begin the runs that get their first turn, and wake those that wait.
+        """Change the state of the turns; then begin the runs that get their first turn, and wake the waiting threads.
 
-        A run for which the system starts no thread has failed; the others go on.
+        If the system cannot start a thread, the run of this thread has failed; other runs go on.
 
         :param change: function that makes the change
         """
@@ -116,7 +117,7 @@ class ParallelRuns(Generic[T]):
             self._changed.notify_all()
 
     def wait_for_turn(self, name: str, seconds: float) -> bool:
-        """Wait until a run has its turn, or the time is over; return whether it has it.
+        """Wait until a run has its turn, or the time is over; return whether the run has its turn.
 
         :param name: name of the run's pipeline
         :param seconds: longest time to wait
@@ -154,7 +155,7 @@ class ParallelRuns(Generic[T]):
     def check(self) -> None:
         """Raise an error if the runs must stop.
 
-        :raises RunStoppedError: if they must
+        :raises RunStoppedError: if they must stop
         """
         if self._stopped.is_set():
             raise RunStoppedError
@@ -186,7 +187,7 @@ class ParallelRuns(Generic[T]):
 
 
 class SharedTurn(Turn):
-    """Permission to execute waves for one of the runs of a :class:`ParallelRuns`, which has it during its turns only.
+    """Permission of one run of a :class:`ParallelRuns` to execute waves, which the run has only during its turns.
 
     :param runs: the runs that share the process
     :param name: name of the run's pipeline
@@ -203,7 +204,7 @@ class SharedTurn(Turn):
     def check(self) -> None:
         """Raise an error if the run must stop.
 
-        :raises RunStoppedError: if it must
+        :raises RunStoppedError: if the run must stop
         """
         self._runs.check()
 
@@ -216,9 +217,9 @@ class SharedTurn(Turn):
         return self._runs.most_lanes(self._name)
 
     def charge(self, records: int) -> None:
-        """Count the records of a wave that has ended against the run's turn.
+        """Subtract the records of a wave that has ended from the run's quantum; the turn may end by this.
 
-        The turn ends if these records use it up, or if the wave has read nothing, and another run waits for a turn.
+        The turn ends if the quantum is used up, or the wave has read nothing, and another run waits for a turn.
 
         :param records: number of records that the wave has read
         """
@@ -232,7 +233,7 @@ class SharedTurn(Turn):
         self._runs.change(lambda order: order.sleep(self._name))
 
     def take(self, seconds: float) -> bool:
-        """Request the run's next turn, unless it has its turn, and wait for it; return whether the run has it.
+        """Request the run's next turn, unless the run has its turn already, and wait; return whether it has its turn.
 
         :param seconds: longest time to wait
         """
@@ -242,7 +243,7 @@ class SharedTurn(Turn):
     def must_pause(self, seconds_used: float, seconds_idle: float) -> bool:
         """Return whether the run must pause, to make room for a run that waits to begin or to resume.
 
-        This is so only if the number of runs in progress is at its limit. Then a run that could execute a wave pauses
+        A run pauses only if the number of runs in progress is at its limit. A run that could execute a wave then pauses
         after :attr:`Limits.turns_each` turns, and a run that has nothing to do pauses at once.
 
         :param seconds_used: seconds of its time budget that the run has used
@@ -253,10 +254,10 @@ class SharedTurn(Turn):
         return self.is_paused
 
     def resume(self) -> None:
-        """Count the run no longer as in progress; return when it has something to do and has got its next turn.
+        """Wait, as a paused run that is no longer in progress, until the run has something to do and has its next turn.
 
-        The time for which it has nothing to do, as :meth:`must_pause` was told, counts against its time budget; the
-        wait for the turn does not.
+        The time for which the run has nothing to do (``seconds_idle`` of :meth:`must_pause`) counts against its time
+        budget; the wait for the turn does not.
 
         :raises RunStoppedError: if the runs must stop
         """

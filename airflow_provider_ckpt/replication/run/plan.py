@@ -35,8 +35,9 @@ _DEAD_LETTERS_PER_BATCH = 10_000
 class Planner:
     """Planner of the batches of one run.
 
-    A partition of a pinned pipeline is stuck while it waits behind a batch that is held, or that the run no longer
-    begins. It gets no new batches, and its planned batches do not count against the budget of the others.
+    A partition of a pinned pipeline is *stuck* if it has a batch that is held, or that the run no longer begins, since
+    later batches must not overtake this batch. A stuck partition gets no new batches, and its planned batches do not
+    count against ``consumer.max_in_flight``.
 
     :param pipeline: the pipeline's declaration
     :param source: the pipeline's source, open; it knows only its own partitions, so ranges of side partitions are
@@ -46,7 +47,8 @@ class Planner:
         task, or whose source file is gone
     :param find_unreceipted: function that looks up in the receipts which of the source's records below the end of the
         plan were never read; None if there are no receipts yet
-    :ivar budget: number of records that may be planned
+    :ivar budget: number of records that may be planned now: ``consumer.max_in_flight`` minus the records of unresolved
+        batches
     """
 
     def __init__(

@@ -32,7 +32,7 @@ _STAGING_LOST = "rows of generation {} were skipped, or lost after they were sta
 
 
 class Refresh:
-    """Refresh of the partitions of one :class:`Run`.
+    """Begins and publishes the refreshes of one :class:`Run`.
 
     :param run: run in progress, whose lease is held and whose source and sink are open
     """
@@ -61,7 +61,7 @@ class Refresh:
         return None
 
     def advance(self) -> bool:
-        """Begin a refresh of each partition that has none in progress; return whether one was begun.
+        """Begin a refresh of each partition that has no refresh to continue; return whether any refresh was begun.
 
         A run begins at most one refresh of a partition.
         """
@@ -74,7 +74,7 @@ class Refresh:
     def publish(self, batch: Batch) -> Outcome | None:
         """Publish a refresh, and return the outcome of its publishing batch; None if the batch is held instead.
 
-        It is held if a user has to decide, since the refresh would remove more rows than ``sink.replace`` allows
+        The batch is held, until a user decides, if the refresh would remove more rows than ``sink.replace`` allows
         without approval.
 
         :param batch: the publishing batch, which is planned

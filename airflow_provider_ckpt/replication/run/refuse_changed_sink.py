@@ -1,6 +1,6 @@
 """Refuse a sink that has changed since this ledger's last run: restored, truncated, recreated or replaced.
 
-A run checks this before its first attempt begins (semantics, section 4, step 1).
+A run checks the sink before its first attempt begins (semantics, section 4, step 1), and once more at its end.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ def compare_states(
 ) -> tuple[ExpectedSinkState, SinkState]:
     """Return the sink's state as the ledger expects it, and its state now.
 
-    The ledger is read first, so that everything in it was in the sink before the sink is read, even if others work on
-    the sink meanwhile.
+    The ledger is read before the sink. So even while a run is delivering, every receipt that the ledger knows must be
+    in the sink.
 
     :param ledger: the ledger
     :param pipeline: the pipeline's name
     :param sink: the pipeline's sink
-    :param all_receipts: whether to read all of the sink's receipts, to find unreadable ones; if False, they are all
-        read only if another difference was found
+    :param all_receipts: whether to read all of the sink's receipts, to find unreadable ones; if False, all are read
+        only if receipts are missing or the sink reports lost rows
     """
     known, expected = ledger.expected_sink_state(pipeline), ledger.expected_receipts(pipeline)
     claims = sink.claims()
@@ -113,7 +113,7 @@ def refuse_changed(setup: PipelineContext, sink: Sink, *, sent: bool = False) ->
 def acceptance_evidence(setup: PipelineContext, sink: Sink) -> UnfinishedAcceptance:
     """Return the differences between the sink and what the ledger expects, and the batches whose rows are lost.
 
-    They are found before an acceptance raises the fence, which hides some of them.
+    An acceptance calls this before it raises the sink's fence, which hides some of the differences.
 
     :param setup: the pipeline with its ledger, connections and lease owner
     :param sink: the pipeline's sink

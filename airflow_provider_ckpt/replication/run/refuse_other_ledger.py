@@ -16,7 +16,7 @@ def refuse_other_ledgers(setup: PipelineContext, claims: Claims) -> None:
 
     :param setup: the pipeline with its ledger, connections and lease owner
     :param claims: state of the pipeline in its sink, which lists the ledgers that have receipts or a fence there
-    :raises ConfigError: naming the ids of the other ledgers and of this one
+    :raises ConfigError: if the sink holds such receipts; the error names the ids of the other ledgers and of this one
     """
     other_ledgers = sorted(claims.ledgers - {setup.sink_id})
     if other_ledgers:

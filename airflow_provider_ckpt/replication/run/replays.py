@@ -1,8 +1,8 @@
 """Replay dead letters inside a run: add the dead letters to the lanes' tasks, and list each replay in the sink.
 
-The dead letters of a side partition are listed in the sink before any of them is sent. So the dead letters to which a
-replay's receipt refers can always be found, and a ledger that has lost the replay, as after a restore, learns which
-dead letters it must not send again.
+The dead letters of a replay are listed in the sink before any of them is sent, since the receipts of a replay only
+number them. A ledger that has lost the replay, because it was restored from a backup, reads the list, and so does not
+send these dead letters again.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _SPARK_STEPS = frozenset({"spark_start", "spark"})
-"""Those steps of the run's summary in which the run waits for Spark."""
+"""Steps of the run's summary in which the run waits for Spark."""
 _SINK_ERRORS = (StaleEpochError, FencedError, SinkChangedError)
 """Errors after which a check of the sink is useless: the sink caused the error, or belongs to another run now."""
 
@@ -99,11 +99,11 @@ class Run:
         return self.pipeline.recovery.window if self.source.may_have_late_records() else None
 
     def check(self) -> None:
-        """Raise an error if the run must stop, or the background renewal has found that another run has the lease.
+        """Raise an error if the run must stop, or if the background renewal has found that the lease was lost.
 
-        :attr:`.PipelineContext.check` decides whether it must stop, and raises an error of its own.
+        The function :attr:`.PipelineContext.check` raises its own error if the run must stop.
 
-        :raises StaleEpochError: if another run has taken the lease, naming both epochs
+        :raises StaleEpochError: if another run has taken the lease; the error names both epochs
         """
         self.setup.check()
         self._renewal.check()
@@ -118,8 +118,8 @@ class Run:
     def verify_source(self) -> None:
         """Refuse a source that was replaced since the ledger stored the identities of its partitions.
 
-        A run continues in other processes, and the source may be replaced in between, so the first call in each process
-        checks; later calls do nothing.
+        The tasks of a task group execute one run in several processes, and the source may be replaced in between. So
+        the first call in each process checks the source; later calls do nothing.
 
         :raises SourceError: if a partition's identity differs from the stored one
         """
@@ -242,7 +242,7 @@ class Run:
             self._report_metrics()
 
     def record_checkpoints(self) -> Mapping[str, PartitionRecord]:
-        """Store in the summary the checkpoints before this run settles anything; load the bounds stored in the ledger.
+        """Record the present checkpoints in the summary as those before the run, and load the bounds from the ledger.
 
         :return: the ledger's partitions, which were read for this
         """

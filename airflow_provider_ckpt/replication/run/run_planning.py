@@ -1,4 +1,4 @@
-"""Store the plans of a run in the ledger, and report at the run's end the records that cannot be planned."""
+"""Plan the batches of a run and store them, and raise an error at the run's end if records could not be planned."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class RunPlanning:
     def raise_refused(self) -> None:
         """Raise an error at the end of the run if the source refused to plan a part of its records.
 
-        :raises CkptError: the first refusal, with the number of the others
+        :raises CkptError: the error of the first refusal; its message gives the number of further refusals
         """
         first, *more = self._refused.values() or [None]
         if first is not None:
@@ -89,7 +89,7 @@ class RunPlanning:
             raise first
 
     def _log_notices(self, found: Plan) -> None:
-        """Log the source's notices and refusals of a plan, each once per run, and keep them for the run's end.
+        """Log the source's notices and refusals in a plan, each once per run, and keep them for the end of the run.
 
         :param found: the plan
         """

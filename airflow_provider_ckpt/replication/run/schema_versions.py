@@ -1,8 +1,9 @@
 """Follow changes of the source's columns: compare them after each planning, and begin a new schema version on a change.
 
-The order is always the same: batches that were planned before are resolved (or planned again under the new version, if
-their columns are gone), the target is changed with a receipt, the ledger records the version, and planning goes on. A
-crash in between leaves a receipt in the sink, from which the next run records the version.
+If a column is new, or no longer refused, batches that were planned before are resolved first; after any other change
+they are read under the new version. Then the target is changed, together with a receipt of the version in the sink, the
+ledger records the version, and planning goes on. After a crash in between, the next run records the version from the
+receipt.
 """
 
 from __future__ import annotations
@@ -140,11 +141,11 @@ class SchemaVersions:
     def _refuse_beside_unconfirmed(self, current: SchemaVersion) -> None:
         """Raise an error if a batch of this run was sent at most once and has no receipt.
 
-        The lane of such a batch may still write, and a column of the target may have another meaning in the next
-        version. The next run excludes the lane by its fence.
+        The lane of such a batch may still write, while a column of the target may have another meaning in the next
+        version. The fence of the next run keeps the lane from writing.
 
         :param current: the newest version
-        :raises SourceError: recoverable; nothing was changed
+        :raises SourceError: if there is such a batch; the error is recoverable, and nothing was changed
         """
         run = self._run
         if run.unconfirmed:
@@ -159,12 +160,12 @@ class SchemaVersions:
     def _acceptance(self, current: SchemaVersion, source: str) -> StoredAction | None:
         """Return the stored action with which a user accepted the present columns of the source.
 
-        Stored actions that accepted columns which the version has already are marked as applied; those that accepted
-        other columns, or were given in other circumstances, as refused.
+        A stored acceptance of columns that the version already has is marked as applied. An acceptance of other
+        columns, or one that was given under another policy or schema version, is marked as refused.
 
         :param current: the newest schema version
         :param source: fingerprint of the columns of the source
-        :return: the newest such acceptance; None if no user has accepted these columns, or the version has them already
+        :return: the newest acceptance of the present columns; None if there is none, or the version has them already
         """
         run = self._run
         stored = run.ledger.stored_actions(run.pipeline.name)

@@ -1,7 +1,8 @@
 """Settle the batches of a wave: by the sink's receipts while the wave runs, and by the outcomes at its end.
 
-A wave reports nothing before its end, so the sink's receipts are read meanwhile, as often as ``commit_strategy`` says.
-A two-phase sink commits once per wave and shows no receipts before, so its receipts are not read meanwhile.
+Spark reports the outcomes of a wave at its end. While the wave runs, receipts are read from the sink instead, as often
+as ``commit_strategy`` says. A two-phase sink (Delta, Iceberg) has no receipts of a wave before its commit at the end of
+the wave, so nothing is settled while its waves run.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _READING_SHARE = 20
-"""Factor between the time that reading receipts took and the least time until the next reading, to limit the effort."""
+"""Minimum pause between two readings of receipts, as a multiple of the time that the first of them took."""
 
 
 class WaveSettlement:
     """Recorder of the verdicts of each wave's batches in the ledger, while the wave runs and at its end.
 
     :param run: run in progress, whose lease is held and whose source and sink are open
-    :param random_deviation: function that returns a random number in [-1, 1], by which delays of retries are spread
+    :param random_deviation: function that returns a random number in [-1, 1], which determines the jitter of delays
     """
 
     def __init__(self, run: Run, random_deviation: Callable[[], float]) -> None:
@@ -97,14 +98,15 @@ class WaveSettlement:
             and not outcome.receipt_existed
             and outcome.dead_letters
         }
-        if types:  # a receipt only contains their number
+        if types:  # a receipt contains the number of dead letters, but not their error types
             self._run.ledger.set_error_types(self._pipeline.name, types)
         return settlement
 
     def _unsettled_receipts(self) -> tuple[list[Receipt], int]:
-        """Return the wave's receipts that the ledger has not recorded, and how many batches they let checkpoints pass.
+        """Return the wave's receipts that the ledger has not recorded, and the number of batches to pass with them.
 
-        If receipts cannot be read now, this is logged, and the result is an empty list and 0.
+        The number is that of the batches which checkpoints could pass if the receipts were settled. If receipts cannot
+        be read now, this is logged, and the result is an empty list and 0.
         """
         fresh = self._open - self._settled
         try:

@@ -29,7 +29,8 @@ class RunSummary:
     :param route: outcomes of the run (:class:`.Route`, such as ``hold``), by which a task group chooses the tasks that
         follow
     :param batches: number of batches that were settled in this run
-    :param batches_by_state: number of unresolved batches in each state, and of unconfirmed ones as ``sent``
+    :param batches_by_state: number of unresolved batches in each state; ``sent`` has the number of batches that were
+        sent at most once and have no receipt
     :param records: number of records in the settled batches: read, delivered, filtered and dead-lettered
     :param retried: number of failed attempts that are retried
     :param checkpoint: checkpoint of each partition ``before`` and ``after`` the run
@@ -38,9 +39,10 @@ class RunSummary:
     :param spark_started: whether Spark was started
     :param seconds: wall time of the run
     :param steps: seconds by step of the run, such as ``plan``
-    :param errors: number of errors by type, dead letters included
+    :param errors: number of errors by error type: of dead letters, of failed batches and of lost waves
     :param expired: ranges that expired without a receipt during the run, each with ``partition`` and ``range``
-    :param notices: the source's notices about things that are probably not intended
+    :param notices: warnings for the user, such as the source's notice of a setting that is probably not intended, or a
+        change of columns that waits for planned batches
     :param target_rows: number of rows in the target; None if the sink cannot count them
     :param halted: error that halted the run; None if it did not halt
     """

@@ -1,6 +1,6 @@
-"""Time budget of a run, and its waits for a time or for its turn to execute waves.
+"""Measure the time budget of a run, and let the run wait for a time, or for its turn to execute waves.
 
-Actions that users request meanwhile are applied during the wait.
+Actions that users request during a wait are applied at once.
 """
 
 from __future__ import annotations
@@ -88,10 +88,10 @@ class TimeBudget:
         self._wait(is_over)
 
     def wait_for_turn(self) -> bool:
-        """Wait until the run may execute a wave, and return True; another run of this process may have its turn before.
+        """Wait until the run has its turn to execute waves, and return True; return False after applying an action.
 
-        The wait does not count against the budget. It ends early, and the method returns False, if a user's stored
-        action was applied meanwhile, after which other batches may be due.
+        The wait does not count against the budget. It ends early if a user's stored action was applied meanwhile, since
+        other batches may be due after that.
 
         :raises StaleEpochError: if the lease was lost
         """

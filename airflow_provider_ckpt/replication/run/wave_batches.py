@@ -20,7 +20,7 @@ _WAVE_SECONDS = 10.0
 
 
 class WaveBatches:
-    """Chooses the batches of each wave of one :class:`Run`: more or fewer, depending on how many the last wave managed.
+    """Chooses the batches of each wave of one :class:`Run`, by the number of batches that the last wave has attempted.
 
     :param run: run in progress
     :param time_budget: the run's time budget, within which each wave has to begin its batches
@@ -35,7 +35,7 @@ class WaveBatches:
         self._limit = _FIRST_WAVE_BATCHES
 
     def lane_count(self, parallelism: int) -> int:
-        """Return the number of lanes of the next wave: as the declaration says, or fewer if the run's turn has fewer.
+        """Return the number of lanes of the next wave: those that the declaration allows, limited by the run's turn.
 
         :param parallelism: number of tasks that Spark runs at once
         """
@@ -45,9 +45,10 @@ class WaveBatches:
     def choose(self, due: Sequence[Batch], lanes: int) -> Sequence[Batch]:
         """Return the batches of the next wave, out of those whose next attempt may begin now.
 
-        If a batch must run alone, the wave has only the first such batch. With at-most-once delivery or
-        ``commit_mode: sync`` it has at most one batch of each lane, or of each partition if the pipeline is pinned;
-        else as many batches as it is likely to complete.
+        If a batch must run alone, the wave has only the first such batch. With at-most-once delivery, the wave has at
+        most one batch for each lane. With ``commit_mode: sync`` it has at most one batch for each lane, or one of each
+        partition if the pipeline is pinned. Otherwise it has as many batches as it is likely to complete (see
+        :meth:`learn`), and for a two-phase sink at most ``commit_strategy.max_checkpoint_count``.
 
         :param due: batches whose next attempt may begin now, in the order of their keys
         :param lanes: number of lanes
@@ -67,8 +68,8 @@ class WaveBatches:
     def seconds(self) -> float:
         """Return the seconds after which lanes begin no more batches of the next wave.
 
-        They are at most what is left of the time budget. A two-phase sink commits at the end of a wave, so its waves
-        may last as long as the pipeline's commit interval; those of other sinks are shorter.
+        This is the pipeline's longest interval between two settlements, or 10 s if it declares none, and at most the
+        rest of the time budget. A two-phase sink commits at the end of a wave; for other sinks, 10 s is the maximum.
         """
         seconds = self._cadence.max_interval or _WAVE_SECONDS
         if not self._is_two_phase:

@@ -1,4 +1,4 @@
-"""Loop of a run: begin a wave in the ledger, have Spark execute it, settle, plan more, until nothing is due."""
+"""Execute the waves of a run: begin a wave in the ledger, have Spark execute it, settle it, and plan more batches."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ class WaveLoop:
 
     :param run: run in progress, whose lease is held and whose source and sink are open
     :param engine: interface to Spark, which executes the waves
-    :param rounds: whether to execute later rounds too; otherwise batches that wait for one are left to the task
-        ``retry`` of the task group
+    :param rounds: whether to execute later rounds of retries too; otherwise batches that wait for a later round are
+        left to the task ``retry`` of the task group
     :param plan_on: whether to plan more records of the source while batches get their verdict
     """
 
@@ -319,9 +319,10 @@ class WaveLoop:
             self._outage_wait.end()
 
     def _count(self, outcomes: Sequence[Outcome], settlement: Settlement) -> None:
-        """Add a settled wave to summary and metrics, and exclude batches of a later round from this run.
+        """Add a settled wave to summary and metrics, and exclude batches that this run must not begin again.
 
-        That is, if the run leaves later rounds to the task ``retry`` of the task group.
+        If the run leaves later rounds to the task ``retry`` of the task group, these are the batches that wait for a
+        later round.
 
         :param outcomes: outcomes of the wave's batches
         :param settlement: result of settling them
@@ -340,14 +341,13 @@ class WaveLoop:
                     self._skipped.add(key)
 
     def _check_at_most_once(self, outcomes: Sequence[Outcome]) -> None:
-        """Count batches without a receipt (delivery at_most_once), and halt if one of them failed by an outage.
+        """Count batches without a receipt (delivery at_most_once), and halt the run if the error of one requires it.
 
-        An error for which the policy halts the run has the same effect.
-
-        Batches that were sent are not sent again.
+        The run halts after an outage of sink or source, and after an error for which the delivery policy halts the run.
+        Batches that were sent are never sent again.
 
         :param outcomes: outcomes of the wave's batches
-        :raises HaltError: if such an error occurred
+        :raises HaltError: if a batch without a receipt has such an error
         """
         unconfirmed = [outcome for outcome in outcomes if outcome.receipt is None]
         self._run.unconfirmed += len(unconfirmed)
