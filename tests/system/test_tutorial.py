@@ -15,7 +15,7 @@ from tests.services.postgres import PostgresServer
 from tests.services.terminal import Terminal
 
 ROWS = 1_000_000
-INSTALL = "$ pip install airflow-provider-ckpt\n"
+INSTALL = "$ pip install airflow-provider-ckpt pyspark==4.2.0 pyspark-client==4.2.0\n"
 SERVER = "PGHOST=localhost PGPORT=5432 PGUSER=ann PGPASSWORD=secret"
 
 

@@ -21,7 +21,7 @@ from tests.services.warm_airflow import airflow_in
 from tests.services.warm_spark import WarmSpark
 
 PAGE = "docs/tutorial-database.rst"
-INSTALL = "$ pip install airflow-provider-ckpt\n"
+INSTALL = "$ pip install airflow-provider-ckpt pyspark==4.2.0 pyspark-client==4.2.0\n"
 SERVER = "PGHOST=localhost PGPORT=5432 PGUSER=ann PGPASSWORD=secret"
 AT_ONCE = 4
 """Number of tables of one process that work at a time."""

@@ -102,3 +102,14 @@ def test_what_outlives_a_command_is_killed_and_named(tmp_path: Path, monkeypatch
 
 def test_an_unknown_environment_is_refused() -> None:
     assert compat.main("ancient") == 2
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/install.rst", "docs/tutorial.rst", "docs/tutorial-database.rst"])
+def test_the_commands_that_install_the_package_name_equal_versions_of_both_packages_of_pyspark(page: str) -> None:
+    """The newest ``pyspark`` and the newest ``pyspark-client`` often differ, and runs are then refused."""
+    commands = re.findall(r"pip install [^\n`]*airflow-provider-ckpt[^\n`]*", (ROOT / page).read_text("utf-8"))
+    locked = dict(re.findall(r"^(pyspark|pyspark-client)==(\S+)", (ROOT / "requirements.lock").read_text(), re.MULTILINE))
+
+    assert commands
+    for command in commands:
+        assert dict(re.findall(r"(pyspark|pyspark-client)==(\S+)", command)) == locked, command
