@@ -1,4 +1,4 @@
-"""Losses of a sink that a user accepted by ``airflow ckpt accept-sink``: missing receipts, and missing rows.
+"""Define the losses of a sink that a user accepted by ``airflow ckpt accept-sink``: missing receipts and missing rows.
 
 A batch is lost if the ledger knows its receipt and the sink no longer has it. With ``--resend`` its records are sent
 again in new batches with receipts of their own, with ``--keep`` they are given up; the lost receipt remains missing. If

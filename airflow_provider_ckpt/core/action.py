@@ -1,4 +1,4 @@
-"""An action of a user on a pipeline: its kinds, and which of them need a reason, the sink's receipts or a new epoch.
+"""Define users' actions on a pipeline: their kinds, and which need a reason, the sink's receipts or a new epoch.
 
 ``apply_action.py`` applies an action to the state of a pipeline (semantics, sections 1, 3 and 4).
 """
@@ -70,13 +70,13 @@ PHASE_ACTIONS = frozenset({ActionKind.DRAIN, ActionKind.STOP, ActionKind.FORCE_S
 """Actions that change the pipeline's phase; on a pipeline that is in that phase already, they only record an event."""
 
 DEAD_LETTER_ACTIONS = frozenset({ActionKind.REPLAY_DEAD_LETTERS, ActionKind.DISCARD_DEAD_LETTERS})
-"""Actions on dead letters. They change only those of the selected dead letters that are still parked."""
+"""Actions on dead letters; an action changes only selected dead letters that are still parked."""
 
 SINK_ACTIONS = frozenset({ActionKind.RESEND_TO_SINK, ActionKind.KEEP_SINK, ActionKind.MOVE})
 """Actions that accept or leave a changed sink.
 
-They are never stored for a later run. The command itself acquires the lease, compares the sink with the state that the
-ledger expects, fences it, reconciles, and applies the action.
+Such an action is never stored for a later run. The command of the user itself acquires the lease, compares the sink
+with the state that the ledger expects, fences the sink, reconciles, and applies the action.
 """
 
 NEED_COLUMNS = frozenset({ActionKind.ACCEPT_SCHEMA})
@@ -90,8 +90,8 @@ HAVE_OWN_COMMAND = frozenset(
 )
 """Actions for each of which the ledger has a command of its own.
 
-They are never stored for a run. Batches, positions and dead letters stay as they are, or are deleted with the pipeline
-or as old rows.
+Such an action is never stored for a run. It changes no batch, position or dead letter; deleting a pipeline and
+collecting garbage delete rows.
 """
 
 NEED_REASON = SINK_ACTIONS | {
@@ -106,7 +106,7 @@ NEED_REASON = SINK_ACTIONS | {
 }
 """Actions that require a reason.
 
-They give records up, send records again, change the target, stop a run or delete a pipeline.
+Each of these actions gives records up, sends records again, changes the target, stops a run or deletes a pipeline.
 """
 
 

@@ -20,8 +20,8 @@ class AttemptingPartition(AcknowledgingPartition):
     """A partition that begins attempts of its batches and ends those without a receipt.
 
     Its methods take a ticket: a value that names the batch and proves that its state was checked (see
-    :mod:`~airflow_provider_ckpt.core.tickets`). They return the ticket of the state that follows, and the events for
-    the audit log.
+    :mod:`~airflow_provider_ckpt.core.tickets`). The methods return the ticket of the batch's next state, and the events
+    for the audit log.
     """
 
     def begin(

@@ -1,4 +1,4 @@
-"""Batches as immutable values: the state of a batch, and the counters and outcomes of its attempts.
+"""Define batches as immutable values: the state of a batch, and the counters and outcomes of its attempts.
 
 The transitions between the states (semantics, section 1) are in ``partition.py``, ``attempts.py``,
 ``acknowledgements.py``, ``held_batches.py`` and ``executor_killer.py``.

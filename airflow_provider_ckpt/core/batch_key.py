@@ -1,4 +1,4 @@
-"""The key of a batch, and the ids of side partitions.
+"""Define the key of a batch, and the ids of side partitions.
 
 The id of a side partition, such as ``dlq:3:orders``, contains its purpose, its generation and the id of the source
 partition, so that these three are known without a query of the ledger.

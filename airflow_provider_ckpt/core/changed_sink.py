@@ -146,7 +146,8 @@ def describe_differences(
 ) -> str:
     """Return the part of an error message that describes the differences between a sink and the ledger.
 
-    For example: ``its fence is at epoch 3, and this ledger raised it to 5``. Several are separated by ``; ``.
+    For example: ``its fence is at epoch 3, and this ledger raised it to 5``. Several descriptions are separated by
+    semicolons.
 
     :param known: the state in which the ledger left the sink
     :param found: the state of the sink now

@@ -1,6 +1,6 @@
-"""Compute a partition's checkpoint, and the cancellation watermark, which it may not pass (semantics, section 2).
+"""Compute the checkpoint of a partition, and the cancellation watermark, which limits it (semantics, section 2).
 
-A batch that was cancelled sets the watermark until it is begun again, resolved, skipped or superseded.
+A cancelled batch sets the cancellation watermark until the batch is begun again, resolved, skipped or superseded.
 """
 
 from __future__ import annotations

@@ -167,7 +167,8 @@ class IndexEntry:
     def parked_state(self) -> DeadLetterState:
         """State of these dead letters while no replay sends them.
 
-        It is ``parked_again`` if they were written by a replay, because the records failed again; otherwise ``parked``.
+        The state is ``parked_again`` if a replay wrote these dead letters, because their records failed again;
+        otherwise ``parked``.
         """
         return DeadLetterState.PARKED_AGAIN if self.dead_letters.key.is_replay else DeadLetterState.PARKED
 

@@ -136,7 +136,7 @@ class DeficitRoundRobin:
     def pause(self, table: str) -> None:
         """Record that a table has paused: it is no longer in progress, and gets no turn until it has asked for one.
 
-        It keeps its deficit.
+        The table keeps its deficit.
 
         :param table: the table
         """

@@ -1,4 +1,4 @@
-"""Errors: their stable types, the actions of the delivery policy on them, and the exceptions that users may see.
+"""Define errors: their stable types, the actions of the delivery policy on them, and the exceptions that users may see.
 
 The names of the types are those of StreamForge, a tool that replicates Kafka topics, wherever it has one. ``ErrorInfo``
 is an error as data, as it is stored in the outcomes of attempts and in the ledger. ``CkptError`` is the base of all
@@ -230,12 +230,12 @@ class SinkError(CkptError):
 class ReceiptsUnreadableError(SinkError):
     """Error of receipts in the sink that are gone or damaged.
 
-    It is then unknown which batches the sink has received.
+    Without these receipts, it is unknown which batches the sink has received.
     """
 
 
 class KafkaConsumerError(SourceError):
-    """Error that the Kafka client or a broker reported while a topic was planned or read."""
+    """Error that the Kafka client or a broker reported while a run planned batches of a topic, or read the topic."""
 
     type = ErrorType.KAFKA_CONSUMER
 

@@ -1,6 +1,6 @@
-"""The lag: the number of positions by which the source is ahead of a partition's checkpoint, and its text for users.
+"""Compute the lag, the number of positions by which the source is ahead of a partition's checkpoint, and show it.
 
-The lag is unknown, written None, while the checkpoint is ``start``: that is not a position of the source, so there is
+The lag is unknown, written None, while the checkpoint is ``start``: this is not a position of the source, so there is
 no distance from it.
 """
 
@@ -38,8 +38,8 @@ class PartitionLag:
     def positions(self) -> int | None:
         """The lag as a number of positions; None if it is unknown; 0 if the source has no record to read.
 
-        It is unknown while the checkpoint is ``start`` although the source has records. A distance from ``start`` would
-        not count anything, because ``start`` is no position of the source.
+        The lag is unknown while the checkpoint is ``start`` although the source has records: ``start`` is no position
+        of the source, so a distance from it would be no number of positions.
         """
         return None if self.distance and self.committed == START else self.distance
 

@@ -1,4 +1,4 @@
-"""The lease of a pipeline: decide who gets it, under which epoch, and how long it is valid (semantics, section 4).
+"""Decide who gets the lease of a pipeline, under which epoch, and how long the lease is valid (semantics, section 4).
 
 The functions are pure; the ledger calls them while it locks the lease row. Time decides only who may take the lease
 over; the epoch decides who may write.

@@ -1,12 +1,13 @@
 """Change the states of the batches of a partition: plan, instruct, skip and supersede a batch (semantics, section 1).
 
-Once an attempt of a batch has begun, only a receipt in the sink ends the batch. Only a batch that no attempt has begun
-is skipped in the ledger; any other is instructed to claim the verdict ``void`` in the sink. A batch is superseded by a
-rewind, or if reconciliation finds the receipt of another batch for its positions. It is not sent any more.
+Once an attempt of a batch has begun, only a receipt in the sink resolves the batch. So only a batch without any attempt
+can be skipped in the ledger; any other batch is instructed to claim the verdict ``void`` in the sink. A rewind
+supersedes unresolved batches, and so does the sink's receipt of another batch for their positions; a superseded batch
+is not sent any more.
 
 The other transitions are in ``acknowledgements.py``, ``attempts.py``, ``held_batches.py`` and ``executor_killer.py``.
-Every transition returns the events that it caused, for the audit log. None does I/O, reads a clock or draws a random
-number.
+Every transition returns the events that it caused, for the audit log. No transition does I/O, reads a clock or draws a
+random number.
 """
 
 from __future__ import annotations

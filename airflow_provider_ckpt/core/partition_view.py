@@ -2,7 +2,7 @@
 
 The view checks the state of a batch and returns the ticket that a transition needs; see ``tickets.py``. Planned batches
 that were not sent yet are part of the state and block the checkpoint. The names ``committed``, ``in_flight`` and
-``pending_acks`` are those of FastForward, a state machine for checkpoints after which this one is modelled.
+``pending_acks`` come from FastForward, the state machine for checkpoints that is the model for this one.
 """
 
 from __future__ import annotations

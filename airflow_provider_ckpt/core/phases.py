@@ -1,4 +1,4 @@
-"""Phases of a pipeline, and the transitions between them: drain, stop, force stop and resume (semantics, section 3).
+"""Define the phases of a pipeline, and change them: drain, stop, force stop and resume (semantics, section 3).
 
 No batch is planned or begun while a pipeline is draining or stopped.
 """

@@ -1,4 +1,4 @@
-"""Range receipts: sums of the receipts of adjacent batches, kept by the ledger in place of the single receipts.
+"""Define range receipts: sums of the receipts of adjacent batches, kept by the ledger in place of the single receipts.
 
 Receipts below the low watermark are merged by ``ledger/store/receipts.py``, so that the ledger stays small: the number
 of range receipts grows with the gaps between them, not with the number of batches.

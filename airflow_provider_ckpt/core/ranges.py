@@ -1,4 +1,4 @@
-"""Half-open ranges of source positions: merge and subtract them, and find how far they reach without a gap.
+"""Define half-open ranges of source positions, merge and subtract ranges, and find their end before the first gap.
 
 A position is a signed 64-bit integer. The source defines its meaning: an offset, a cursor value, microseconds since the
 epoch, or a byte in the concatenation of all discovered files.

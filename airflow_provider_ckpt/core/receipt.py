@@ -1,4 +1,4 @@
-"""The receipt of a batch: the sink's proof of the batch's verdict, with record counts (semantics, sections 1 and 5).
+"""Define the receipt of a batch: the sink's proof of its verdict, with record counts (semantics, sections 1 and 5).
 
 ``partition.py`` enforces that only a receipt ends a batch that was begun.
 """
@@ -146,7 +146,7 @@ class KnownReceipts(NamedTuple):
     position: int
 
     def covers(self, generation: int, end: int) -> bool:
-        """Return whether a receipt of this partition is one that the ledger knows already.
+        """Return whether the ledger knows a receipt of this partition already.
 
         :param generation: the receipt's generation
         :param end: the end of the receipt's range

@@ -1,9 +1,9 @@
 """Find the records of a source above the low watermark that were never read, for the action ``recover``.
 
 Some records appear in the source after their range was read, for example rows of a transaction that committed late.
-They are found by comparing the receipts' counts with the records that the source contains now. Ranges that were planned
-or read less than ``recovery.settle_lag`` ago are left out, because late records are common there; a later recovery
-compares them. The functions are pure; the caller reads the source (semantics, section 5).
+To find them, receipts are compared with the records that the source contains now. Ranges that were planned or read less
+than ``recovery.settle_lag`` ago are left out, because late records are common there; a later recovery compares them.
+The functions are pure; the caller reads the source (semantics, section 5).
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ for a range without any. It returns None instead of the list if the source canno
 class PartitionAccount:
     """Receipts and batches of a partition above its low watermark, as the ledger knows them.
 
-    They account for the positions of the source: a position that none of them covers is missing.
+    A position of the source that no receipt and no batch covers is missing.
 
     :param partition: the partition
     :param low_watermark: the partition's low watermark
@@ -162,7 +162,7 @@ def find_missing(
 ) -> list[MissingRange]:
     """Return the ranges above the low watermarks that contain, or may contain, records that were never read.
 
-    They are in order of partition and position, and contain each position once.
+    The ranges are in order of partition and position, and contain each position once.
 
     :param accounts: the receipts and batches of every partition of a pipeline
     :param before: receipts claimed after this time are too young to be compared

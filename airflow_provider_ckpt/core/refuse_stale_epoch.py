@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def check_epoch(lease: LeaseState | None, epoch: int, owner: str) -> LeaseState:
-    """Return a pipeline's lease, after checking that an owner still holds it under an epoch.
+    """Return a pipeline's lease, after checking that the given owner still holds the lease under the given epoch.
 
     A lease that has expired but was not taken over still counts as held.
 

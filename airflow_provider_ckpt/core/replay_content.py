@@ -1,4 +1,4 @@
-"""Content of a replay: the dead letters that it sends again, and their order (semantics, section 8).
+"""Define the content of a replay: the dead letters that it sends again, and their order (semantics, section 8).
 
 A replay overwrites no row of the target.
 """
@@ -30,7 +30,8 @@ class PositionedDeadLetters:
     """Consecutive dead letters of one batch, with their position in a replay.
 
     :param dead_letters: the dead letters
-    :param start: position in the replay, which numbers its dead letters from 0, of the first dead letter that is sent
+    :param start: position in the replay of the dead letter that is sent first; a replay numbers its dead letters from 0
+        in the order in which they are sent
     """
 
     dead_letters: DeadLetters

@@ -1,6 +1,6 @@
-"""Replay a range: read it again in a side partition, ``replay:…`` for a user or ``recovery:…`` for a recovery.
+"""Read a range of a source partition again, in a side partition: ``replay:…`` for users, ``recovery:…`` for recoveries.
 
-The range lies below the checkpoint, so that no batch that is still to be delivered contains its records (semantics,
+The range must lie below the checkpoint, so that no batch that is still to be delivered contains its records (semantics,
 section 5).
 """
 

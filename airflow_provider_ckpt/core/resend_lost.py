@@ -1,4 +1,4 @@
-"""Find the ranges that must be sent again to a sink that has lost receipts; ranges that it still has are left out.
+"""Find the ranges that must be sent again to a sink that has lost receipts: all for which the sink has no receipt.
 
 If everything after a position is lost, the partition is rewound to that position, which preserves the order of its
 records. Otherwise side partitions read the lost ranges again. A sink that replaces rows by key is always rewound,
@@ -124,8 +124,8 @@ def _is_tail(
 def _ranges_of_source(partition: Partition, ranges_by_partition: RangesByPartition, *, since: int = 0) -> list[Range]:
     """Return all given ranges that lie in one source partition, in arbitrary order.
 
-    These are the ranges of the partition itself and of the side partitions that read parts of it again. Replays of dead
-    letters are left out, because their positions number dead letters.
+    Ranges of the partition itself are returned, and those of side partitions that read parts of it again. Replays of
+    dead letters are left out, because their positions number dead letters.
 
     :param partition: the source partition
     :param ranges_by_partition: ranges by generation and partition

@@ -1,4 +1,4 @@
-"""The retry policy: number and delay of a batch's attempts, and the reaction to an error of a single record.
+"""Define the retry policy: number and delay of a batch's attempts, and the reaction to an error of a single record.
 
 ``failed_attempt.py`` decides what happens to a batch whose attempt failed. The functions are pure: a random number is
 an argument, so every delay can be reproduced (semantics, section 7).

@@ -38,9 +38,9 @@ def other_circumstances(
 ) -> str | None:
     """Return the reason why an acceptance of changed columns is no longer valid, as a sentence; None if it is valid.
 
-    It is no longer valid if the section ``schema`` has changed since, or if another schema version has begun. Versions
-    that result from the acceptance itself do not count: for example, the version with a new column may follow the
-    version without a dropped column.
+    The acceptance is no longer valid if the section ``schema`` has changed since, or if another schema version has
+    begun. Versions that result from the acceptance itself do not count: one acceptance may lead to two versions, for
+    example first one without a dropped column, then one with a new column.
 
     :param action: the acceptance
     :param note: the note of this acceptance, as :func:`acceptance_note` returns it

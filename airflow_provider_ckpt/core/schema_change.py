@@ -122,7 +122,8 @@ def _admits(policy: SchemaPolicy, column: VersionColumn) -> bool:
 def _freeze_reasons(change: Change, policy: SchemaPolicy, use: ColumnUse, is_wider: IsWider) -> list[str]:
     """Return the reasons why the policy does not allow a change of a column; empty if it is allowed.
 
-    Each is a part of an error message, such as ``column note (text) was dropped, and schema.dropped_column is freeze``.
+    A reason is a part of an error message, such as ``column note (text) was dropped, and schema.dropped_column is
+    freeze``.
 
     :param change: the change
     :param policy: the pipeline's policy of schema changes
@@ -156,7 +157,8 @@ def _freeze_reasons(change: Change, policy: SchemaPolicy, use: ColumnUse, is_wid
 def _final_reasons(change: Change, use: ColumnUse) -> list[str]:
     """Return the reasons why a change cannot be applied even if a user accepts it; empty if it can.
 
-    Each is a part of an error message, such as ``column id (integer) was dropped; it is the cursor or part of a key``.
+    A reason is a part of an error message, such as ``column id (integer) was dropped; it is the cursor or part of a
+    key``.
 
     :param change: the change
     :param use: use that the pipeline makes of the columns
@@ -206,7 +208,7 @@ def _name_reasons(
 ) -> list[str]:
     """Return the reasons why new names of columns cannot be used in the target; empty if all can be used.
 
-    Each is a part of an error message, such as ``column note was renamed to text, which the target has already``.
+    A reason is a part of an error message, such as ``column note was renamed to text, which the target has already``.
 
     :param before: columns of the current schema version
     :param now: columns of the source

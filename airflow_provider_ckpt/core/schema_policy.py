@@ -1,4 +1,4 @@
-"""The policy of schema changes: the declared reaction to each kind of change of a source's columns."""
+"""Define the policy of schema changes: the declared reaction to each kind of change of a source's columns."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def compare_dead_letters(
 def compare_rows(rows: int, delivered: int, accepted_missing: int = 0) -> Iterator[Difference]:
     """Compare the number of rows in a target of mode ``append`` with the number that the receipts count as delivered.
 
-    It yields one difference if the numbers differ, else nothing.
+    One difference is yielded if the numbers differ, else nothing.
 
     :param rows: number of rows in the target
     :param delivered: number of rows that the receipts in the sink count as delivered
@@ -315,8 +315,8 @@ class _RangeReceipts(ReceiptsByRange):
     def _missing(self, item: RangeReceipt, receipts: Sequence[Receipt]) -> list[BatchKey]:
         """Return the batches of a range receipt that have no receipt in the sink, for the error message.
 
-        A range receipt stores no seqs. They are inferred from the seqs of the sink's receipts before and after its
-        range.
+        A range receipt stores no seqs. The seqs of its batches are inferred from those of the sink's receipts before
+        and after its range.
 
         :param item: the range receipt
         :param receipts: the sink's receipts in its range

@@ -1,6 +1,6 @@
-"""Messages between the run and Spark: a wave of batches goes to Spark, and outcomes of attempts come back.
+"""Define the messages between a run and Spark: a wave of batches goes to Spark, and outcomes of attempts come back.
 
-They are plain values with a JSON form, so that they can be sent by file, pickle or socket.
+Messages are plain values with a JSON form, so that they can be sent by file, pickle or socket.
 """
 
 from __future__ import annotations

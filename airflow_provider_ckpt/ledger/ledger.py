@@ -1,4 +1,4 @@
-"""The class :class:`Ledger`, which unites all commands and queries of the ledger in one object."""
+"""Define :class:`Ledger`, which unites all commands and queries of the ledger in one class."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class PipelineContext:
     def sink_id(self) -> str:
         """Id of the ledger under which the sink stores this pipeline's receipts.
 
-        It is the id of another ledger if the pipeline has adopted that ledger's receipts.
+        If the pipeline has adopted the receipts of another ledger, this is the other ledger's id.
         """
         return self.ledger.sink_id(self.pipeline.name)
 
@@ -101,7 +101,7 @@ class PipelineContext:
 
 
 class OpenConnectors:
-    """Source and sink of a pipeline, which are opened with this object.
+    """Source and sink of a pipeline: creating this object opens them, and :meth:`close` closes them.
 
     :param setup: the pipeline with its ledger, connections and lease owner
     """

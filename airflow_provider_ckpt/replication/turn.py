@@ -1,4 +1,4 @@
-"""Turns of a run: periods in which it may execute waves, while other runs of the same process wait for theirs."""
+"""Define the turns of a run: periods in which the run may execute waves, while other runs of its process wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Garbage collection: delete rows of the ledger that are no longer needed; receipts in the sink are not touched.
+"""Collect garbage: delete rows of the ledger that are no longer needed; receipts in the sink are not touched.
 
 ``airflow ckpt gc`` uses this module, also while the pipeline runs. Rows are deleted in small portions. A portion is one
 transaction, which locks the pipeline's lease row like any command, without acquiring the lease. These rows are always
@@ -164,7 +164,7 @@ class GarbageCollection:
     def _finished_side_partitions(self, connection: Connection) -> list[sa.RowMapping]:
         """Return the rows of side partitions that ended more than ``keep`` ago and that recovery no longer needs.
 
-        These are replays of dead letters, and other side partitions whose range the low watermark has passed.
+        Recovery needs no replays of dead letters, and no side partitions whose range the low watermark has passed.
         """
         rows = connection.execute(sa.select(tables.partition).where(_P.pipeline == self._pipeline)).mappings().all()
         low = {row["partition"]: row["low"] for row in rows if row["side_end"] is None}

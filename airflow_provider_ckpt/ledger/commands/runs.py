@@ -181,7 +181,8 @@ class RunCommands(Session):
         :param plan: the result of the source's planning
         :param now: time of the command; None for the current time
         :return: the new batches
-        :raises LedgerStateError: if the pipeline is draining or stopped, or a range does not continue its partition
+        :raises LedgerStateError: if the pipeline is draining or stopped, a range neither continues its partition nor
+            fills a gap, or a file does not continue the pipeline's list of files
         """
         names = {batch.partition for batch in plan.batches} | set(plan.bounds) | set(plan.states)
         touch: TouchedBatches = dict.fromkeys(names, ())

@@ -22,7 +22,7 @@ class SinkCommands(Session):
     def expected_sink_state(self, pipeline: str) -> ExpectedSinkState:
         """Return the state in which the newest run left the sink: fence, target and location.
 
-        They are None as long as no batch has begun, or if the ledger does not know the pipeline.
+        All of them are None as long as no batch has begun, or if the ledger does not know the pipeline.
         """
         with self._reading() as connection:
             return sink_state.load_expected_state(connection, pipeline)
@@ -30,8 +30,8 @@ class SinkCommands(Session):
     def expected_receipts(self, pipeline: str) -> list[BatchKey]:
         """Return the batches whose receipts a run looks for in the sink, to detect that the sink has lost commits.
 
-        These are the newest receipts that the ledger knows, because a sink that was restored has lost its last commits;
-        see ``queries/sink_state.py`` for the exact choice.
+        A sink that was restored has lost its last commits, so the batches are those of the newest receipts that the
+        ledger knows; see ``queries/sink_state.py`` for the exact choice.
         """
         with self._reading() as connection:
             return sink_state.expected_receipts(connection, pipeline)
@@ -64,7 +64,7 @@ class SinkCommands(Session):
     def skipped_ranges(self, pipeline: str) -> Mapping[tuple[int, str], list[Range]]:
         """Return the ranges of batches that were skipped without a receipt in the sink, by generation and partition.
 
-        They are read from the audit log, so ranges whose events were garbage-collected are missing.
+        The ranges are read from the audit log, so those whose events were garbage-collected are missing.
         """
         with self._reading() as connection:
             return sink_state.skipped_ranges(connection, pipeline)

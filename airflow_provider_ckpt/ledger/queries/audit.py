@@ -1,4 +1,4 @@
-"""Audit of a pipeline's data in the ledger: check the named invariants, and account for every position of the source.
+"""Audit a pipeline's data in the ledger: check the named invariants, and account for every position of the source.
 
 The audit reads one snapshot while commands may be running. A quick audit leaves out the merged receipts, so that its
 cost does not depend on the length of the history.

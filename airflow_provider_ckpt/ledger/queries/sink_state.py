@@ -99,7 +99,7 @@ def first_positions(connection: Connection, pipeline: str) -> dict[str, int]:
 def skipped_ranges(connection: Connection, pipeline: str) -> dict[tuple[int, str], list[Range]]:
     """Return the ranges of batches that were skipped without a receipt in the sink, by generation and partition.
 
-    They are read from the audit log, so ranges whose events were garbage-collected are missing.
+    The ranges are read from the audit log, so those whose events were garbage-collected are missing.
     """
     rows = connection.execute(
         sa.select(_E.generation, _E.partition, _E.detail).where(_E.pipeline == pipeline, _E.kind == "skipped")
@@ -114,7 +114,7 @@ def skipped_ranges(connection: Connection, pipeline: str) -> dict[tuple[int, str
 def accepted(connection: Connection, pipeline: str) -> AcceptedSink:
     """Return the losses of the sink that a user has accepted; empty if there are none.
 
-    They are read from the newest event of an acceptance, which also contains the losses that were accepted before.
+    The losses are read from the newest event of an acceptance, which also contains those that were accepted before.
     Losses that were accepted before the pipeline was deleted from the ledger do not count.
     """
     of_pipeline = sa.and_(_E.pipeline == pipeline, _E.kind.in_((ACCEPTED, "forgotten")))
@@ -127,6 +127,6 @@ def accepted(connection: Connection, pipeline: str) -> AcceptedSink:
 def to_json(known: ExpectedSinkState) -> dict[str, Any]:
     """Return the stored state of a sink as a JSON-ready dict with the keys ``epoch``, ``target`` and ``location``.
 
-    It is shown in the audit log as the state before and after an action; a value that is not known is None.
+    The audit log shows this dict as the state before or after an action; a value that is not known is None.
     """
     return {"epoch": known.epoch, "target": known.target, "location": known.location}

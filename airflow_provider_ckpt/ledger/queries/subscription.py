@@ -1,4 +1,4 @@
-"""Subscription to a pipeline: read the ranges that are missing now, and then every new event, each exactly once.
+"""Subscribe to a pipeline: read the ranges that are missing now, and then every new event, each exactly once.
 
 Every command of a pipeline holds the lease row locked from before it writes its events until it has committed. Although
 event ids are assigned before the commit, they therefore grow in the order of commits within a pipeline, and the newest

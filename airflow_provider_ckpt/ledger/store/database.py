@@ -90,7 +90,7 @@ def describe(url: URL) -> str:
 def create_engine(url: URL) -> Engine:
     """Create an SQLAlchemy engine for the ledger's database.
 
-    It does not connect yet, and it never creates a missing SQLite file.
+    No connection is opened yet. The engine never creates a missing SQLite file.
     """
     if url.get_backend_name() == "sqlite":
         return _sqlite(Path(str(url.database)).absolute())

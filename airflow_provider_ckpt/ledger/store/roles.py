@@ -51,7 +51,7 @@ class LedgerRoles:
     def sql(self) -> str:
         """SQL script that creates the roles and grants their privileges.
 
-        It can be run repeatedly, and should be run after every migration, which may add tables.
+        The script can be run repeatedly, and should be run after every migration, which may add tables.
         """
         schema, owner, runtime, reader = map(quote, (self.schema, self.owner, self.runtime, self.reader))
         new = f"ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA {schema}"

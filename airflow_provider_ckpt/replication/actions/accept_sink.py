@@ -192,7 +192,7 @@ def _accepted(setup: PipelineContext, sink: Sink) -> AcceptedSink:
 
 
 def _left_behind(setup: PipelineContext) -> AcceptedSink:
-    """Return all receipts that the ledger knows as accepted losses, so that audits do not miss them in the new sink.
+    """Return all receipts of the ledger as accepted losses of the new sink, which has none of these receipts.
 
     :param setup: the pipeline with its ledger
     """

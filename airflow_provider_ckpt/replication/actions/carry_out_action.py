@@ -200,8 +200,8 @@ def _describe_resend(action: Action) -> str:
 def skip_batches(context: ActionContext, batches: Iterable[str]) -> dict[str, Any]:
     """Skip batches: their records are not delivered, and the checkpoint may pass them.
 
-    A batch of which an attempt has begun may have been delivered. It is planned again, and its next attempt claims the
-    verdict ``void``, unless the sink already has a receipt of the batch.
+    A batch of which an attempt has begun may have been delivered. Its next attempt claims the verdict ``void`` in the
+    sink, unless the sink already has a receipt of the batch, which then remains valid.
 
     :param context: ledger, pipeline, actor and reason of the action
     :param batches: names of the batches, such as ``orders-0#17``

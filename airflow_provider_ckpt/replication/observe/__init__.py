@@ -1,1 +1,1 @@
-"""Read-only views of a pipeline, its ledger, source and sink: lag, conditions, previews, audits."""
+"""Observe a pipeline without changing it: lag, conditions of sensors, previews of plans, and audits."""

@@ -70,7 +70,7 @@ class Condition:
         return held >= self.number, {"held": held, "batches": [item["batch"] for item in status["held"]]}
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON-ready dict; :meth:`from_json` is the inverse."""
+        """Return the condition as a JSON-ready dict; :meth:`from_json` is the inverse."""
         return {
             "kind": self.kind.value,
             "number": self.number,

@@ -1,4 +1,4 @@
-"""Measure the lag of a pipeline, the number of positions from checkpoint to source's end, without taking the lease."""
+"""Measure the lag of a pipeline, from the checkpoints to the end of the source, without taking the lease."""
 
 from __future__ import annotations
 

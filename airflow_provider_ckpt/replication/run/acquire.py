@@ -100,8 +100,8 @@ def _fence_and_reconcile(run: Run, *, accepting: bool) -> None:
     """Check and fence the sink, settle the ledger's batches by the sink's receipts, and apply stored actions.
 
     :param run: the run, which holds the lease
-    :param accepting: whether a user is about to accept a changed sink; otherwise a changed sink is refused. Stored
-        actions are then left to the next run
+    :param accepting: whether a user is about to accept a changed sink, and stored actions are left to the next run; if
+        False, a changed sink is refused
     """
     state = None if accepting else refuse_changed_sink.refuse_changed(run.setup, run.sink)
     unfinished_acceptance = refuse_changed_sink.acceptance_evidence(run.setup, run.sink) if accepting else None

@@ -144,7 +144,7 @@ class ParallelRuns(Generic[T]):
             return self._order.must_pause(name, sleeps=sleeps)
 
     def sleep(self, seconds: float) -> None:
-        """Wait for some time.
+        """Wait for a number of seconds, or until the runs must stop.
 
         :param seconds: time to wait
         :raises RunStoppedError: if the runs must stop

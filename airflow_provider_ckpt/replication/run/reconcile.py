@@ -1,4 +1,4 @@
-"""Reconcile the ledger with the sink's receipts: settle batches with a receipt, abandon attempts without one."""
+"""Reconcile the ledger with the sink's receipts: settle batches with a receipt, and end older attempts without one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 def reconcile(run: Run, records: Mapping[str, PartitionRecord] | None = None) -> None:
-    """Settle batches that have a receipt in the sink, and abandon attempts of older epochs that have none.
+    """Settle batches that have a receipt in the sink, and end the open attempts of older epochs that have none.
 
     Receipts that the ledger does not know are imported (see ``core/reconcile.py``).
 

@@ -1,4 +1,4 @@
-"""A run in progress, which holds the lease, plans, executes waves and settles; ``acquire.py`` starts a run."""
+"""Carry out a run that ``acquire.py`` has started: hold the lease, plan, execute waves, settle, release the lease."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Run:
 
     @cached_property
     def window(self) -> timedelta | None:
-        """Distance of the low watermark behind the checkpoint; None for a source in which no records appear late."""
+        """Time by which the low watermark follows the checkpoint; None for a source in which no records appear late."""
         return self.pipeline.recovery.window if self.source.may_have_late_records() else None
 
     def check(self) -> None:

@@ -169,7 +169,7 @@ class RunSummary:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON-ready dict; :meth:`from_json` is the inverse."""
+        """Return the summary as a JSON-ready dict; :meth:`from_json` is the inverse."""
         return {
             "pipeline": self.pipeline,
             "epoch": self.epoch,

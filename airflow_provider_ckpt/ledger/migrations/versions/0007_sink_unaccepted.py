@@ -1,6 +1,6 @@
 """Add a column for the differences of a changed sink that a user has begun to accept.
 
-It is set until the acceptance is complete or the pipeline moves to another sink.
+The column is set until the acceptance is complete or the pipeline moves to another sink.
 """
 
 from __future__ import annotations
