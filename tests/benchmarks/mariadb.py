@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.assurance import is_whole
 from tests.benchmarks.rounds import Rounds, publish, say
-from tests.services.database_server import PASSWORD, USER
+from tests.services.database_server import USER
 from tests.services.kafka import jars
 from tests.services.ledgers import make_ledger
 from tests.services.mariadb import MariaDbServer, binary
@@ -105,7 +105,7 @@ class Bench:
 
     def _dump(self) -> None:
         login = [f"--socket={self.server.socket}", f"--user={USER}"]
-        env = {**os.environ, "MYSQL_PWD": PASSWORD}
+        env = {**os.environ, "MYSQL_PWD": self.server.password}
         options = ["--single-transaction", "--quick", "--no-create-info", "--skip-add-locks"]
         read = [str(binary("mariadb-dump")), *login, *options, self.shop, SOURCE]
         write = [str(binary("mariadb")), *login, self.reports]
@@ -117,7 +117,7 @@ class Bench:
     def _jdbc(self) -> None:
         def options(database: str) -> dict[str, str]:
             url = f"jdbc:mysql://127.0.0.1:{self.server.port}/{database}?permitMysqlScheme&useBulkStmts=true"
-            return {"url": url, "user": USER, "password": PASSWORD, "driver": "org.mariadb.jdbc.Driver"}
+            return {"url": url, "user": USER, "password": self.server.password, "driver": "org.mariadb.jdbc.Driver"}
 
         bounds = {"partitionColumn": "id", "lowerBound": "1", "upperBound": str(self.rows + 1)}
         read = self.spark.read.format("jdbc").options(**options(self.shop), **bounds, numPartitions=str(LANES))

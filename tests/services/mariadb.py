@@ -5,6 +5,7 @@ Run as a script it starts one, prints its address, and stops it when its standar
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import signal
 import subprocess
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from airflow_provider_ckpt.connectors.connection import Connection
-from tests.services.database_server import PASSWORD, USER, DatabaseServer
+from tests.services.database_server import USER, DatabaseServer
 
 if TYPE_CHECKING:
     import pymysql
@@ -46,7 +47,7 @@ def binary(name: str) -> Path:
 
 
 class MariaDbServer(DatabaseServer):
-    """A MariaDB server; see :class:`DatabaseServer`.
+    """A MariaDB server; see :class:`DatabaseServer`. Its password is no other server's, so that a test can look for it.
 
     :param settings: further settings, by name as in a configuration file
     :param in_memory: whether its data are put into memory
@@ -58,6 +59,7 @@ class MariaDbServer(DatabaseServer):
 
     def __init__(self, settings: Mapping[str, str] | None = None, *, in_memory: bool = False) -> None:
         super().__init__(in_memory=in_memory)
+        self.password = secrets.token_hex(16)
         self._settings = {**_SETTINGS, **(settings or {})}
 
     @property
@@ -73,7 +75,7 @@ class MariaDbServer(DatabaseServer):
         :param port: port of a proxy that leads to the server
         :param changes: other fields of the connection
         """
-        fields = {"host": "127.0.0.1", "port": port or self.port, "login": USER, "password": PASSWORD}
+        fields = {"host": "127.0.0.1", "port": port or self.port, "login": USER, "password": self.password}
         return Connection(name, "mysql", **{**fields, "schema": database, **changes})
 
     def start(self) -> Self:
@@ -86,7 +88,7 @@ class MariaDbServer(DatabaseServer):
         if fresh:
             with closing(self._connect("root", "", "mysql", socket=True)) as opened, opened.cursor() as cursor:
                 for host in ("127.0.0.1", "localhost"):
-                    cursor.execute(f"CREATE USER '{USER}'@'{host}' IDENTIFIED BY '{PASSWORD}'")
+                    cursor.execute(f"CREATE USER '{USER}'@'{host}' IDENTIFIED BY '{self.password}'")
                     cursor.execute(f"GRANT ALL ON *.* TO '{USER}'@'{host}' WITH GRANT OPTION")
         return self
 
@@ -110,14 +112,14 @@ class MariaDbServer(DatabaseServer):
         :param statements: the statements
         :param parameters: of the last statement
         """
-        with closing(self._connect(USER, PASSWORD, database)) as opened, opened.cursor() as cursor:
+        with closing(self._connect(USER, self.password, database)) as opened, opened.cursor() as cursor:
             for at, statement in enumerate(statements, 1):
                 cursor.execute(statement, parameters if at == len(statements) else None)
             return list(cursor.fetchall())
 
     def open(self, database: str) -> pymysql.connections.Connection[Any]:
         """Open a session of the tests' own, outside of any transaction."""
-        return self._connect(USER, PASSWORD, database)
+        return self._connect(USER, self.password, database)
 
     def _connect(
         self, user: str, password: str, database: str, *, socket: bool = False
@@ -167,7 +169,7 @@ class MariaDbServer(DatabaseServer):
 def main() -> None:
     """Serve until standard input ends."""
     with MariaDbServer() as server, suppress(KeyboardInterrupt):
-        print(f"mysql://{USER}:{PASSWORD}@127.0.0.1:{server.port}/{server.new_database()}", flush=True)
+        print(f"mysql://{USER}:{server.password}@127.0.0.1:{server.port}/{server.new_database()}", flush=True)
         sys.stdin.read()
 
 

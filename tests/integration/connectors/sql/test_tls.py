@@ -22,7 +22,6 @@ from airflow_provider_ckpt.testing.sink_harness import Run, content, ids, task
 from tests.integration.connectors.sql.sql_support import MariaDb
 from tests.integration.connectors.sql.test_sink import TargetHarness
 from tests.services.certificates import Certificate, make_authority, make_certificate
-from tests.services.database_server import PASSWORD
 from tests.services.mariadb import MariaDbServer
 
 
@@ -83,7 +82,7 @@ def test_a_server_of_another_authority_is_refused(secured: Secured, mode: str) -
     extra = {"ssl_mode": mode, "ssl": {"ca": str(secured.stranger.path)}}
     with pytest.raises(SourceError, match="certificate verify failed") as caught:
         cipher(secured.connection(extra))
-    assert PASSWORD not in str(caught.value)
+    assert secured.server.password not in str(caught.value)
 
 
 def test_a_server_of_another_name_is_refused_if_its_identity_matters(secured: Secured) -> None:
