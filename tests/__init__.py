@@ -1,1 +1,1 @@
-"""Tests, in the shape of the package: unit (pure), integration (real services), system (real Airflow)."""
+"""Tests of the package: ``unit`` (without services), ``integration`` (real services), ``system`` (real Airflow)."""

@@ -1,7 +1,7 @@
-"""The record of the last whole run of each proof, storm and benchmark: its figures, its commit and its day.
+"""Record the last complete run of each proof, storm and benchmark: its figures, its commit and its date.
 
-A target that was run whole writes ``docs/assurance/NAME.json``; docs/assurance.rst shows all of them beside what each
-proves, and says how often the package was changed since.
+A target that was run completely writes ``docs/assurance/NAME.json``. docs/assurance.rst shows these files beside what
+each target proves, and says how often the package was changed since then.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The figures of ``make bench-many`` as paragraphs and tables of docs/capacity.rst."""
+"""Write the figures of ``make bench-many`` as paragraphs and tables of ``docs/capacity.rst``."""
 
 from __future__ import annotations
 

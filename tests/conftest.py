@@ -1,4 +1,4 @@
-"""Fixtures that all tests share: the services they run against."""
+"""Fixtures that all tests share: the services that the tests use."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The integration and system tests of ``make test-fast``: what each connector must do, once, and one run of each kind.
+"""List the integration and system tests of ``make test-fast``: each connector once, and one run of each kind.
 
-An entry is the node id of a test, of a class, or of one test with some parameters; the unit tests belong to it anyway.
+An entry is the node id of a test, of a class, or of one test with certain parameters. All unit tests run in addition.
 """
 
 from __future__ import annotations

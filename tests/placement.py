@@ -1,4 +1,4 @@
-"""A test's kind is its directory: each gets that marker, and one that stands elsewhere fails the collection."""
+"""Give each test the marker of its directory (unit, integration, system); a test elsewhere fails the collection."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Runs the proofs, storms and benchmarks in small, two at a time: whether each still works, not what it measures.
+"""Run the proofs, storms and benchmarks with small sizes, two at a time, to check that each still works.
 
-``python -m tests.small [TARGET…]`` ends with 1 if one of them does.
+``python -m tests.small [TARGET…]`` ends with 1 if one of them fails.
 """
 
 from __future__ import annotations

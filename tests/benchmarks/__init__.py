@@ -1,1 +1,1 @@
-"""Measurements against what a person would use instead."""
+"""Benchmarks that compare this package with the tools that a user would otherwise use."""

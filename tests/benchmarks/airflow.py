@@ -1,24 +1,24 @@
-"""Measure a small run under a real Airflow: on a cold Spark, on one that stays, on a server, and without new records.
+"""Measure a small run in a real Airflow: on a cold Spark, a standing driver, a server, and without new records.
 
-``python -m tests.benchmarks.airflow [--rounds 5] [--pipelines 50]``. Scheduler and local executor, PostgreSQL for
-metadata, ledger and targets. Each way is a DAG of its own that moves two new files, a micro-batch each, through Spark
-SQL into a table; each round takes them in turn, after one round that warms up and is not counted:
+``python -m tests.benchmarks.airflow [--rounds 5] [--pipelines 50]``. Airflow has a scheduler with the local executor;
+PostgreSQL has metadata, ledger and targets. Each way is a separate DAG that replicates two new files, one micro-batch
+each, through Spark SQL into a table. Each round runs all ways in turn; a first round for warming up is not counted.
 
-- ``plain``: a cold ``submit`` without archive and daemon
-- ``cold``: the same with them, as it is by default
-- ``warm``: on a Spark that an earlier run left, as it is by default
+- ``plain``: ``submit``, a cold Spark, without class archive and preloading daemon
+- ``cold``: the same with both, as by default
+- ``warm``: on a standing driver that an earlier run started, as by default
 - ``copy``: the same without a transform, from a table
-- ``connect``: on a Spark Connect server that has seen such a run before
+- ``connect``: on a Spark Connect server that has executed such a run before
 - ``grouped``: ``warm`` as a task group
 - ``empty``: ``warm`` once more, with nothing new
 
-After the rounds, ``first`` is ``warm`` after all Spark drivers were stopped, as after a start of the worker, as often
-as there were rounds. Then each of many pipelines (``many``) copies new rows from a table of its own, one after the
-other: once as its first run on this Spark, which is not counted, and once more.
+After the rounds, ``first`` measures ``warm`` when no standing driver is running, as after a start of the worker; it is
+repeated as often as there were rounds. Then many pipelines (``many``) copy new rows from a table each, one after the
+other. The first run of each pipeline on this Spark is not counted, the second is.
 
-Seconds are a task's, from its start to its end as Airflow has them; those of ``grouped``, and of ``single``, which is
-``warm``, are a DAG run's. ``empty_run_seconds`` are inside the task: lease, ledger, source and sink. Writes
-``build/bench/airflow.json``.
+Durations are in seconds, from the start to the end of a task in Airflow's database; for ``grouped``, and for ``single``
+(that is ``warm``), of the DAG run. ``empty_run_seconds`` is the duration inside the task: lease, ledger, source and
+sink. Writes ``build/bench/airflow.json``.
 """
 
 from __future__ import annotations

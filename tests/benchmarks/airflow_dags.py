@@ -1,6 +1,6 @@
-"""The DAGs of ``airflow.py``: one for each declaration beside this file; a task makes only its own.
+"""DAGs of ``airflow.py``: one for each declaration beside this file; a task creates only its own DAG.
 
-An all-in-one operator tells how many seconds it was at work, Airflow's own share left out.
+An operator that does a whole run reports its working time in seconds, without Airflow's own share.
 """
 
 from __future__ import annotations

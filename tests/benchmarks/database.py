@@ -1,22 +1,23 @@
-"""A whole database by this package, Sling and dlt: many tables that one declaration names, few of them with new rows.
+"""Compare the replication of many tables of a database, few of them with new rows, by this package, Sling and dlt.
 
 ``python -m tests.benchmarks.database [--tables 1000] [--rows 1000]``. One PostgreSQL holds sources, targets, ledger and
 Airflow's metadata. A way is
 
-- ``dag``: a DAG run of ``CkptDatabaseTaskGroup`` in a running Airflow, on a Spark that an earlier run left
+- ``dag``: a DAG run of ``CkptDatabaseTaskGroup`` in a running Airflow, on a standing driver
 - ``cli``: ``airflow ckpt database run``, on the same Spark
 - ``sling``: Sling's ``shop.*``, by primary key; ``dlt``: dlt's ``sql_database``, which appends
 
 and each of them does
 
 - ``first``: all tables are new
-- ``ten``: 100 rows were added to each of ten tables; ``ten_cold`` by ``cli`` alone, where no Spark runs yet
+- ``ten``: 100 rows were added to each of ten tables; ``ten_cold``: the same by ``cli`` when no Spark is running
 - ``nothing``: no row was added
 
-After each, number and sum of the targets' ids are compared with the sources'. Seconds are those of the process or of
-the DAG run; ``mib`` is the largest memory of the processes that the load started, and ``driver_mib`` that of the Spark
-driver, which our ways share. ``task_instances`` is the number of task instances of each DAG run, and ``parse`` the
-processor time of parsing a DAG file whose declaration has keys for each table. Writes ``build/bench/database.json``.
+After each load, number and sum of the targets' ids are compared with the sources'. Durations in seconds are those of
+the process or of the DAG run. ``mib`` is the largest memory of the processes that the load started, and ``driver_mib``
+that of the standing driver, which both ways of this package use. ``task_instances`` is the number of task instances of
+each DAG run, and ``parse`` the CPU time of parsing a DAG file whose declaration has keys for each table. Writes
+``build/bench/database.json``.
 """
 
 from __future__ import annotations

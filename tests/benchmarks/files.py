@@ -1,12 +1,12 @@
-"""JSON lines files to a Delta table: ours, exactly once, against two of Spark's own ways.
+"""Compare JSON lines files to a Delta table by this package, exactly once, with two ways of Spark itself.
 
-``python -m tests.benchmarks.files [--rounds 5]``. Each round measures every way in turn, after one round that warms up
-and is not counted, on one warm Spark session, each time into a fresh target. Ours is a complete run with the ledger in
-SQLite, the embedded default.
+``python -m tests.benchmarks.files [--rounds 5]``. Each round measures every way in turn, on one warm Spark session,
+each time into a new target; a first round for warming up is not counted. With this package, a way is a complete run
+with the ledger in SQLite, the default.
 
-- Many small micro-batches: 50 files of 2,000 rows, a micro-batch each. The rival is Structured Streaming with trigger
-  ``availableNow``, one file a trigger, a checkpoint directory, and Parquet as its target.
-- All flights of 2013. The rival reads JSON and writes Parquet in one job, with neither checkpoint nor receipts.
+* Many small micro-batches: 50 files of 2,000 rows, one micro-batch each. The other way is Structured Streaming with
+  trigger ``availableNow``, one file for each trigger, a checkpoint directory, and Parquet as its target.
+* All flights of 2013. The other way reads JSON and writes Parquet in one job, with neither checkpoint nor receipts.
 
 Writes ``build/bench/files.json``.
 """

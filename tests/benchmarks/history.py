@@ -1,4 +1,4 @@
-"""Gives a ledger a long past: millions of range receipts that cannot be merged, made by the database itself."""
+"""Give a ledger a long history: the database itself creates millions of range receipts that cannot be merged."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
 """Measure the isolation of bad records: a million clean rows with and without it, and 100,000 rows with bad ones.
 
-``python -m tests.benchmarks.isolation [--rounds 25] [--rows 1000000]``. Two pipelines, each a complete run: a table
-into a table with a ``where`` and five expressions, and JSON lines into a Delta table with a decode, a ``where`` and two
-expressions. Without isolation they are the same runs, but the transform is plain Spark SQL under ANSI, in which the
-first bad record fails the task: nothing is tried, no verdicts, no check that JSON is strict. Each round measures both
-in turn, after two that warm up and are not counted: Java still compiles. In every third round come 100,000 rows with 0,
-1 and 1,000 bad ones, bad in the transform and bad in the sink. Writes ``build/bench/isolation.json``.
+``python -m tests.benchmarks.isolation [--rounds 25] [--rows 1000000]``. Two pipelines, each as a complete run: from a
+table into a table with ``where`` and five expressions, and from JSON lines into a Delta table with decoding, ``where``
+and two expressions. Without isolation, the transform of the same runs is plain Spark SQL in ANSI mode, in which the
+first bad record fails the task: no expression is evaluated under try, there are no verdicts, and JSON is not checked to
+be strict. Each round measures both in turn, after two rounds that are not counted, in which Java still compiles. Every
+third round also measures 100,000 rows with 0, 1 and 1,000 bad rows, refused by the transform or by the sink. Writes
+``build/bench/isolation.json``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""A million messages from Kafka to Kafka: ours, exactly once, against Spark's own Kafka source and sink, at least once.
+"""Compare a million messages from Kafka to Kafka by this package, exactly once, with Spark's own Kafka source and sink.
 
-``python -m tests.benchmarks.kafka_to_kafka [--rounds 5] [--messages 1000000]``. Each round measures every way in turn,
-after one round that warms up and is not counted, on one broker and one warm Spark session, each time into a fresh
-topic. Ours is a complete run: lease, fence, reconcile, plan, waves, settle, release, with the ledger in PostgreSQL. Two
-jobs: a copy, and one that decodes JSON, filters and encodes JSON. Writes ``build/bench/kafka_to_kafka.json``.
+``python -m tests.benchmarks.kafka_to_kafka [--rounds 5] [--messages 1000000]``. Spark's way delivers at least once.
+Each round measures every way in turn, on one broker and one warm Spark session, each time into a new topic; a first
+round for warming up is not counted. With this package, a way is a complete run (lease, fence, reconciliation, planning,
+waves, settlement, release) with the ledger in PostgreSQL. There are two jobs: a copy, and one that decodes JSON,
+filters and encodes JSON. Writes ``build/bench/kafka_to_kafka.json``.
 """
 
 from __future__ import annotations

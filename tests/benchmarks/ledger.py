@@ -1,10 +1,11 @@
-"""Measure the ledger's commands, and show that their cost does not grow with the history behind them.
+"""Measure the ledger's commands, and show that their cost does not grow with the length of the history.
 
-``python -m tests.benchmarks.ledger [--receipts 10000000]``. On PostgreSQL and on SQLite, two ledgers in turn: one with
-10,000 range receipts and one with so many more, all of them unmergeable. Each cycle plans, begins and settles batches
-whose outcomes carry receipts; settling alone is what counts, the whole cycle is told beside it. First as a pipeline
-runs by default, with a recovery window, so that receipts stay one a batch; then without. Then status, quick audit and
-recovery plan, and the room that a million batches take once the window has passed. Writes ``build/bench/ledger.json``.
+``python -m tests.benchmarks.ledger [--receipts 10000000]``. On PostgreSQL and on SQLite, two ledgers are measured in
+turn: one with 10,000 range receipts, the other with as many as the option says, none of which can be merged. Each cycle
+plans, begins and settles batches whose outcomes contain receipts; the settlement counts, and the duration of the whole
+cycle is reported beside it. First there is a recovery window, as by default, so that each batch has a receipt of its
+own; then there is none. Then status, quick audit and recovery plan are measured, and the space that a million batches
+take after the window has passed them. Writes ``build/bench/ledger.json``.
 """
 
 from __future__ import annotations

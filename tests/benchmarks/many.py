@@ -1,14 +1,14 @@
 """Measure many pipelines on one machine: a folder of 300 files, 50 runs at once, one ledger for all.
 
 ``python -m tests.benchmarks.many [--pipelines 50] [--files 300] [--seconds 60]``. Writes ``build/bench/many.json``, and
-ends with 1 if something in ``failures`` did not hold:
+ends with 1 if a check failed, which is then in ``failures``.
 
-- ``files``: processor time and memory of parsing a folder, in the DAG processor and when a task starts
+- ``files``: CPU time and memory of parsing a folder, in the DAG processor and when a task starts
 - ``ledger``: 50 runs at once on PostgreSQL and on SQLite (``many_ledger.py``)
-- ``pipelines``: 50 pipelines of 1,000 new rows, triggered at once, on each executor of a real Airflow with a pool of a
-  few slots and one warm Spark, after a first round that creates tables and receipts. Seconds from the first trigger to
-  the end of the last run, of each task, and that each waited for a slot; memory of the executor's processes, those of
-  tasks among them, and of the driver
+- ``pipelines``: 50 pipelines with 1,000 new rows each, triggered at once, with each executor of a real Airflow, a pool
+  of a few slots and one standing driver, after a first round that creates tables and receipts. Measured are the seconds
+  from the first trigger to the end of the last run, of each task, and of each task's wait for a slot; and the memory of
+  the executor's processes (with those of tasks) and of the driver
 """
 
 from __future__ import annotations

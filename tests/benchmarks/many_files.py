@@ -1,7 +1,7 @@
-"""One folder of many YAML files: what parsing costs the DAG processor, and what a task's start costs.
+"""Measure one folder of many YAML files: the cost of parsing it for the DAG processor, and for the start of a task.
 
-Run as a script with the folder of a DAG file, it parses that as Airflow does, and prints what it took; what Airflow and
-this package import comes before. Every third pipeline of a folder is a task group.
+Run as a script with the folder of a DAG file, the module parses this file as Airflow does, and prints time and memory;
+imports of Airflow and this package are made before. Every third pipeline of a folder is a task group.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Fifty runs at once on one ledger: duration of commands, waits of sessions for each other's locks, deadlocks.
+"""Measure fifty runs at once on one ledger: duration of commands, waits of sessions for locks of others, deadlocks.
 
-Each run is a process with a pipeline of its own, as a task is: it acquires the lease, plans, begins and settles
-batches, and releases the lease, again and again, with pauses between the commands. Beside it a second session renews
-the lease, looks at the pipeline and wants the lease, as the background thread, users and waiting runs do. PostgreSQL
-itself reports every wait for a lock of a millisecond or more, and who holds the lock. How long a wait takes depends on
-what else the machine does; that sessions of two pipelines never wait for each other does not.
+Each run is a process with its own pipeline, like a task: it acquires the lease, plans, begins and settles batches, and
+releases the lease, again and again, with pauses between the commands. A second session in each process renews the
+lease, reads the pipeline's state and requests the lease, as the background thread, users and waiting runs do.
+PostgreSQL itself reports every wait for a lock of a millisecond or more, and which session holds the lock. The duration
+of a wait depends on other load of the machine. But sessions of two different pipelines must never wait for each other.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A million rows from MariaDB to MariaDB: ours against ``mariadb-dump | mariadb`` and Spark's own JDBC append.
+"""Compare a million rows from MariaDB to MariaDB by this package with ``mariadb-dump | mariadb`` and Spark's JDBC.
 
-``python -m tests.benchmarks.mariadb [--rounds 3] [--rows 1000000]``. Each round measures every way in turn, after one
-round that warms up and is not counted, on one MariaDB and one warm Spark session, each time into a fresh table with a
-primary key. Ours is a complete run, exactly once: lease, fence, reconcile, plan, waves, settle, release. The rivals
-guarantee nothing. Writes ``build/bench/mysql.json``.
+``python -m tests.benchmarks.mariadb [--rounds 3] [--rows 1000000]``. Each round measures every way in turn, on one
+MariaDB and one warm Spark session, each time into a new table with a primary key; a first round for warming up is not
+counted. With this package, a way is a complete run, exactly once: lease, fence, reconciliation, planning, waves,
+settlement, release. The other ways give no guarantee. Writes ``build/bench/mysql.json``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Measure the page Replication on a big ledger: its queries, its API, its first paint and its frames a second.
+"""Measure the page *Replication* on a big ledger: its queries, its API, its first paint, and its frames per second.
 
-``python -m tests.benchmarks.page [--receipts 10000000]``. Two ledgers in PostgreSQL, of 300 pipelines with 20,000 open
-batches each: one has 10,000 receipts and 100 schema versions, the other 10,000 versions and so many more receipts. The
-queries are asked of both in turn; the API server and a browser see the big one. Writes ``build/bench/page.json``.
+``python -m tests.benchmarks.page [--receipts 10000000]``. There are two ledgers in PostgreSQL, with 300 pipelines of
+20,000 open batches each. One has 10,000 receipts and 100 schema versions; the other has 10,000 schema versions, and as
+many receipts as the option says. The queries are measured on both in turn; the API server and the browser use the big
+ledger. Writes ``build/bench/page.json``.
 """
 
 from __future__ import annotations

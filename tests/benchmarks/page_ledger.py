@@ -1,4 +1,4 @@
-"""A ledger of many pipelines with a long past and many open batches, made mostly by PostgreSQL itself."""
+"""Create a ledger with many pipelines, long histories and many open batches, mostly inside PostgreSQL."""
 
 from __future__ import annotations
 

@@ -1,14 +1,15 @@
-"""Whole loads by this package, Sling and dlt: processes from start to end, and tasks of a running Airflow.
+"""Compare whole loads by this package, Sling and dlt: processes from start to end, and tasks of a running Airflow.
 
 ``python -m tests.benchmarks.peers [--rounds 5] [--rows 1000000] [--tables 20]``. One PostgreSQL holds sources, targets,
-ledger and Airflow's metadata. Each round measures every way in turn, after one that warms up with a tenth of the rows
-and is not counted. A way is
+ledger and Airflow's metadata. Each round measures every way in turn; a first round for warming up, with a tenth of the
+rows, is not counted. A way is
 
-- ``task``: the operator in a running Airflow, on a Spark that an earlier run left: the task, as Airflow has it; of many
-  tables the DAG run, with a task for each table
+- ``task``: the operator in a running Airflow, on a standing driver: the duration of the task in Airflow's database; for
+  many tables that of the DAG run, with a task for each table
 - ``cli_warm``: ``airflow ckpt run``, on the same Spark
-- ``cold``: the same with a Spark of its own, as where no Spark stays
-- ``sling`` by primary key, by which it finds rows again that it has loaded before; ``sling_append`` without
+- ``cold``: the same with a Spark of its own, as without standing drivers
+- ``sling``: Sling with the primary key, by which it recognises rows that it has loaded before; ``sling_append``:
+  without
 - ``dlt``, which appends
 
 and each of them does
@@ -20,8 +21,8 @@ and each of them does
   their files. The cold way is left out: it starts a Spark for each table
 - ``lines``: JSON lines to Parquet
 
-After each, the number and the sum of the target's ids are compared with the source's. Ours delivers exactly once; what
-the others do is in the documentation. Writes ``build/bench/peers.json``.
+After each load, the number and the sum of the target's ids are compared with the source's. This package delivers
+exactly once; the guarantees of the others are in the documentation. Writes ``build/bench/peers.json``.
 """
 
 from __future__ import annotations

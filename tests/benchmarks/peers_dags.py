@@ -1,4 +1,4 @@
-"""The DAGs of ``peers.py``: one for each folder beside this file, with a task for each declaration in it."""
+"""DAGs of ``peers.py``: one for each folder beside this file, with a task for each declaration in the folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One load by dlt, in a process of its own, with an environment that has dlt and not this package.
+"""Execute one load by dlt, in a separate process and environment that has dlt and not this package.
 
 ``python peers_dlt.py tables NAME...`` copies the new rows of tables, by their column ``id``, and ``python peers_dlt.py
 lines`` all records of JSON lines. Source, target, state and names are in environment variables (``peers_tools.py``).

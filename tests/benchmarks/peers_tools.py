@@ -1,4 +1,4 @@
-"""The commands by which ``peers.py`` runs Sling and dlt, each as a process that ends when its load has ended."""
+"""Commands with which ``peers.py`` runs Sling and dlt, each as a process that ends when its load has ended."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""A million rows from PostgreSQL to PostgreSQL: ours against psql's binary COPY and Spark's own JDBC append.
+"""Compare a million rows from PostgreSQL to PostgreSQL by this package with psql's binary COPY and Spark's JDBC append.
 
-``python -m tests.benchmarks.pg_to_pg [--rounds 5] [--rows 1000000]``. Each round measures every way in turn, after
-one round that warms up and is not counted, on one PostgreSQL and one warm Spark session, each time into a fresh table
-after a checkpoint. Ours is a complete run, exactly once: lease, fence, reconcile, plan, waves, settle, release, with
-the ledger in the same server. The rivals guarantee nothing. Writes ``build/bench/pg_to_pg.json``.
+``python -m tests.benchmarks.pg_to_pg [--rounds 5] [--rows 1000000]``. Each round measures every way in turn, on one
+PostgreSQL and one warm Spark session, each time into a new table after a checkpoint of the server; a first round for
+warming up is not counted. With this package, a way is a complete run, exactly once (lease, fence, reconciliation,
+planning, waves, settlement, release), with the ledger in the same server. The other ways give no guarantee. Writes
+``build/bench/pg_to_pg.json``.
 """
 
 from __future__ import annotations

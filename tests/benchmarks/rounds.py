@@ -1,4 +1,4 @@
-"""Times several ways to do one thing in turn, round by round, so that a machine's moods meet them all alike."""
+"""Time several ways to do one thing in turn, round by round, so that changes of the machine's speed affect all."""
 
 from __future__ import annotations
 

@@ -1,12 +1,14 @@
-"""JSON lines to a Delta table in an S3 store, against a directory and Spark's s3a; requests; discovery of new objects.
+"""Compare JSON lines to a Delta table in an S3 store with a directory and Spark's s3a; count requests; time discovery.
 
-``python -m tests.benchmarks.store [--rounds 5] [--objects 100000]``. Our ways are complete runs, exactly once. All ways
-run in turn on one warm Spark session, each into a fresh target. The store is versitygw on this machine, which keeps its
-objects in memory where there is room, as the directory is. Each way is checked by the number of rows that it wrote.
+``python -m tests.benchmarks.store [--rounds 5] [--objects 100000]``. The ways of this package are complete runs,
+exactly once. All ways run in turn on one warm Spark session, each into a new target. The store is versitygw on this
+machine; it has its objects in memory if there is room, like the directory. After each way, the number of written rows
+is checked.
 
 - All flights of 2013, from objects into a table in the same store, and from files into a table in a directory; and by
   Spark's own reader and writer from the same objects into Parquet files in the store, through Hadoop's ``s3a``.
-- Requests for each batch of 1,000 rows: those of a run of 40 batches less those of a run of 20.
+- Number of requests for each batch of 1,000 rows: the requests of a run of 40 batches minus those of a run of 20,
+  divided by 20.
 - Discovery: 100 new objects among 100,000, by the planning of a pipeline that has seen the others.
 
 Writes ``build/bench/store.json``.

@@ -1,1 +1,1 @@
-"""Tests that crash processes and servers on purpose, and then check that no record was lost or doubled."""
+"""Tests that crash processes and servers on purpose, and then check that no record was lost or duplicated."""

@@ -1,17 +1,18 @@
-"""Kill, pause and reset everything that replications rest on at random moments, and count what was lost or doubled.
+"""Kill, pause and reset the processes and servers of replications at random moments, and count lost or doubled records.
 
 ``python -m tests.chaos.chaos [--points 1000] [--minutes 90] [--kills 20] [--seed N] [--pair kafka-kafka …]``:
 
-- Crash points, on all pairs of connectors: pipelines of 1,000 records, good, bad and filtered, in batches of ten run in
-  a warm Spark until all is settled. Meanwhile its workers and their daemon get SIGKILL, connections are reset, sessions
-  ended, servers paused and killed; one point in fifteen kills a driver, a process of its own with Spark in it. Then
-  target, dead letters and receipts must agree with the source.
-- Disturbances: each pair's surroundings are changed in every way that ``crash_points/disturbances.py`` lists. The next
-  run either reports the change or repairs it.
-- Process kills: ``airflow ckpt run`` is killed as a whole or in part, see ``process_kills/kill_runs.py``.
+* Crash points, on all pairs of connectors: pipelines of 1,000 records (good, bad and filtered) in batches of ten run in
+  a warm Spark until all batches are settled. Meanwhile Spark's Python workers and their daemon get SIGKILL, connections
+  are reset, sessions are ended, and servers are paused and killed. One point in fifteen kills a driver, which is then a
+  separate process with Spark in it. Afterwards target, dead letters and receipts must agree with the source.
+* Disturbances: for each pair, source, sink and ledger are changed in every way that ``crash_points/disturbances.py``
+  lists. The next run must report the change or repair it.
+* Process kills: ``airflow ckpt run`` is killed as a whole or in part, see ``process_kills/kill_runs.py``.
 
-Writes ``build/chaos/summary.json``; exit status 1 for anything lost, doubled or out of order, any receipt whose sum is
-wrong, or fewer points or kills than asked for. Evidence of a fault is in ``build/chaos/failures``.
+Writes ``build/chaos/summary.json``. The exit status is 1 if any record was lost, duplicated or out of order, if a
+receipt's sum is wrong, or if there were fewer points or kills than requested. Evidence of a fault is in
+``build/chaos/failures``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Compare a replicated table, the sink's receipts and the ledger after a crash.
 
-Gathering asks the databases; judging is pure, so that a test can show it evidence of every fault.
+One function reads the databases, and another, without any access to them, judges the result. So a test can pass it a
+result with any fault.
 """
 
 from __future__ import annotations

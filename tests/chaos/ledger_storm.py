@@ -1,8 +1,9 @@
-"""Have many processes send random commands to one ledger, kill and freeze some, and check the ledger.
+"""Send random commands from many processes to one ledger, kill and freeze some of the processes, and check the ledger.
 
-``python -m tests.chaos.ledger_storm [--commands 20000] [--processes 8] [--seed 1]``: on PostgreSQL, then in small on
-SQLite. Writes ``build/storm/summary.json``; exit status 1 for any violation, any acknowledged command that was lost,
-any stale write that was accepted, or a storm that shows nothing: no kill, nothing stale, fewer commands than asked.
+``python -m tests.chaos.ledger_storm [--commands 20000] [--processes 8] [--seed 1]``: on PostgreSQL, then with fewer
+commands on SQLite. Writes ``build/storm/summary.json``; the exit status is 1 for any violation, any acknowledged
+command that was lost, any stale write that was accepted, and for a storm that proves nothing: without a kill, without a
+stale command, or with fewer commands than requested.
 """
 
 from __future__ import annotations

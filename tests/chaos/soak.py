@@ -1,14 +1,16 @@
-"""Run ten pipelines again and again on a standing driver, strike at it, and see that nothing is lost, doubled or grows.
+"""Run ten pipelines again and again on a standing driver, inject faults, and check that nothing is lost or grows.
 
 ``python -m tests.chaos.soak [--runs 2000] [--seed N]``: three runs at a time, each with new records, in processes that
-serve one run after the other. Some runs are cancelled as ``on_kill`` does, and some of their processes killed. Python
-workers of the driver are killed, and their daemon, and the driver itself, at random moments (``warm_runs/strikes.py``).
+execute one run after the other. Some runs are cancelled as ``on_kill`` does, and some of their processes are killed.
+Python workers of the driver, their daemon, and the driver itself are killed at random moments
+(``warm_runs/strikes.py``).
 
-Afterwards each target holds each record of its source once, or its dead letter, in each receipt read = delivered +
-filtered + dead-lettered, and every audit is clean. No run went without a driver unless that was killed, and none lost a
-wave without a strike. Memory of a driver does not rise over the second half of its runs, and its file descriptors,
-threads, processes and directories do not grow (``warm_runs/growth.py``). After ``airflow ckpt spark stop`` no process,
-directory or socket is left. Writes ``build/soak/summary.json``; exit status 1 if anything differs.
+Afterwards each target has each record of its source once, or the record's dead letter; in each receipt, read =
+delivered + filtered + dead-lettered; and every audit finds no violation. No run may have been without a standing driver
+unless the driver was killed, and no run may have lost a wave without an injected fault. The memory of a driver must not
+grow over the second half of its runs, nor its numbers of file descriptors, threads, processes and directories
+(``warm_runs/growth.py``). After ``airflow ckpt spark stop`` no process, directory or socket may be left. Writes
+``build/soak/summary.json``; the exit status is 1 if any check fails.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Part of the tests on the oldest, the newest and other versions of Airflow and PySpark that the package supports."""
+"""Run a part of the tests with the oldest, the newest and other supported versions of Airflow and PySpark."""

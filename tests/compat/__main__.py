@@ -1,6 +1,6 @@
-"""``python -m tests.compat [--small] [ENVIRONMENT…]``: run part of the suite with other versions of what it needs.
+"""``python -m tests.compat [--small] [ENVIRONMENT…]``: run a part of the tests with other versions of dependencies.
 
-Writes ``build/compat/summary.json`` and ends with 1 if an environment fails.
+Writes ``build/compat/summary.json``; the exit status is 1 if an environment fails.
 """
 
 from __future__ import annotations

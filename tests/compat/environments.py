@@ -1,4 +1,4 @@
-"""Environments of ``make compat``: which versions of Airflow, PySpark and Python are tested together."""
+"""Environments of ``make compat``: the combinations of Airflow, PySpark and Python versions that are tested."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""``python -m tests.compat.imports``: print the names that the package imports from others and that do not exist there.
+"""``python -m tests.compat.imports``: print the names that the package imports and that the installed versions lack.
 
-Most imports stand in functions, so that a name which a version lacks shows only where the function is called.
+Most imports are inside functions, so a missing name would otherwise show only when the function is called.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Make the virtual environment of an :class:`~.environments.Environment`, in ``build/compat`` and by its lock file.
+"""Create the virtual environment of an :class:`~.environments.Environment` in ``build/compat`` from its lock file.
 
-As a script it writes the lock files again: ``python -m tests.compat.install``.
+``python -m tests.compat.install`` writes the lock files again.
 """
 
 from __future__ import annotations

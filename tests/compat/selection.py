@@ -1,4 +1,4 @@
-"""The parts of the suite that ``make compat`` runs in each environment: what touches Airflow or Spark, in minutes."""
+"""Select the tests that ``make compat`` runs in each environment: some minutes of those that use Airflow or Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Proof that the ledger's rules hold: the core searched exhaustively, the protocol in TLA+, and mutants of both.
+"""Proof of the ledger's rules: an exhaustive search over the core, TLA+ models of the protocols, and mutants of both.
 
-``make formal`` runs all of it (``__main__.py``); the tests here are the same in small.
+``make formal`` runs the whole proof (``__main__.py``); the tests in this package run a small part of it.
 """

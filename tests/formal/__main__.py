@@ -1,6 +1,7 @@
-"""The whole proof: search the core, check the protocol with TLC, try the mutants; writes build/formal/summary.json.
+"""Run the whole proof: search the core, check the protocols with TLC, and test that all mutants are detected.
 
-``python -m tests.formal`` ends with 1 unless every property holds, every guard is reached and every mutant is caught.
+``python -m tests.formal`` writes ``build/formal/summary.json``, and ends with 1 unless every property holds, every
+guard is reached and every mutant is detected.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The configurations that are searched: small ones, in seconds, for every build, and large ones for `make formal`.
+"""Configurations of the search: small ones, which take seconds, for every build, and large ones for ``make formal``.
 
-Each lets some things happen and not others; all of them together let everything happen.
+Each configuration enables some kinds of steps; together they enable all kinds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Expectations of the search for an answer, beyond the named invariants of ``core/invariants.py``."""
+"""Expectations of the search on the core's answers, besides the named invariants in ``core/invariants.py``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Check that one good run can deliver everything from every state: nothing is stuck, lost, or sent twice.
+"""Check that from every state a single run without faults can deliver everything once: no batch is stuck or lost.
 
-The bounds of the search do not bind that run. It takes over, fences, reconciles, resumes, releases what is held, plans
-what no batch owns, and delivers until nothing waits.
+The configuration's bounds do not apply to this run. It acquires the lease, fences, reconciles, resumes the pipeline,
+releases held batches, plans all positions that no batch covers, and delivers until no batch waits.
 """
 
 from __future__ import annotations

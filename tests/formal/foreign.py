@@ -1,4 +1,4 @@
-"""Receipts that another ledger may have left in the sink for the same pipeline, with other batch limits."""
+"""Receipts that another ledger may have written to the sink for the same pipeline, with other ranges of batches."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The process inside a sandbox: a search, or a few tests, on the package as it is there.
+"""Program inside a sandbox: run a search, or some tests, on the sandbox's copy of the package.
 
-``python -m tests.formal.inside PLACE search CONFIGURATION`` prints the properties that break, as JSON;
-``python -m tests.formal.inside PLACE test NODE…`` ends as pytest does.
+``python -m tests.formal.inside PLACE search CONFIGURATION`` prints the violated properties as JSON; ``python -m
+tests.formal.inside PLACE test NODE…`` has the exit status of pytest.
 """
 
 from __future__ import annotations

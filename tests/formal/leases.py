@@ -1,4 +1,4 @@
-"""The lease's decisions, put to every question that a state of the lease allows."""
+"""Check the lease's decisions for every possible state of a lease and every request."""
 
 from __future__ import annotations
 

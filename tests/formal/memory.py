@@ -1,4 +1,4 @@
-"""The ledger's memory of the sink, by which a run notices that it was set back; the decision itself is the core's."""
+"""Model of the ledger's record of the sink, by which a run notices that the sink was restored; the core decides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything that can happen next in a world: what the run does, what lanes do, what people do, what breaks."""
+"""Enumerate all steps that are possible in a world: steps of the run, of lanes and of users, and faults."""
 
 from __future__ import annotations
 

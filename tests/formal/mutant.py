@@ -1,4 +1,4 @@
-"""A deliberate defect: one place of the package rewritten, and the property or test that must catch it."""
+"""Define a mutant: one place of the package is rewritten, and a named property or test must fail because of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deliberate defects, one at a time, in the real core, ledger and fences: each must be caught by what is named for it.
+"""Mutants of the core, the ledger and the fences, each applied alone; the property or test named for it must detect it.
 
 ``python -m tests.formal.mutants [NAME…]`` tries them.
 """

@@ -1,4 +1,4 @@
-"""Defects in the pure core; nearly all of them are caught by the exhaustive search."""
+"""Mutants of the core; nearly all are detected by the exhaustive search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defects in markers and fence of the files sink, caught by tests on real directories."""
+"""Mutants of markers and fence of the files sink, detected by tests on real directories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defects in commits and fence of the iceberg sink, caught by tests on real tables."""
+"""Mutants of commits and fence of the iceberg sink, detected by tests on real tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defects in changes of a Delta or Iceberg table's columns, caught by tests on real tables."""
+"""Mutants of the code that changes columns of Delta and Iceberg tables, detected by tests on real tables."""
 
 from __future__ import annotations
 

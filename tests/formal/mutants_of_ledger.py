@@ -1,4 +1,4 @@
-"""Defects in how the ledger locks, loads and stores; caught by tests on SQLite, and one on PostgreSQL."""
+"""Mutants of the ledger's locking, loading and storing; tests on SQLite detect them, and one test on PostgreSQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defects in the files sink of object stores, caught by tests on a real S3 server."""
+"""Mutants of the files sink in object stores, detected by tests on a real S3 server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defects in the rights of the page's API; each is caught by asking every route as every user and from every origin."""
+"""Mutants of the page's access rights, detected by requesting every route as every user and from every origin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defects in the fast path: decoding without Spark SQL, raw copy, and the return to records."""
+"""Mutants of the fast path: decoding without Spark SQL, raw copy, and the switch back to records."""
 
 from __future__ import annotations
 

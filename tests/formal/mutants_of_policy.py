@@ -1,4 +1,4 @@
-"""Defects in the delivery policy and in dead letter stores; most are caught by tests that need no service."""
+"""Mutants of the delivery policy and the dead letter stores; most are detected by tests without services."""
 
 from __future__ import annotations
 

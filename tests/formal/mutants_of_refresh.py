@@ -1,4 +1,4 @@
-"""Defects in a full refresh: its steps, the staging table, and the transaction that publishes."""
+"""Mutants of full refreshes: their steps, the staging table, and the transaction that publishes."""
 
 from __future__ import annotations
 

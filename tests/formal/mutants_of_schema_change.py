@@ -1,4 +1,4 @@
-"""Defects in following a source's columns: what a change is, when it waits, its receipt, and what lanes read."""
+"""Mutants of schema changes: detection, waiting, the receipt of a change, and the columns that lanes read."""
 
 from __future__ import annotations
 

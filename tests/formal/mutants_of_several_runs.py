@@ -1,4 +1,4 @@
-"""Defects in what runs of several tables in one process share: the renewal of their leases, and turns on one Spark."""
+"""Mutants of the parts that several runs in one process share: lease renewal, and turns on one Spark."""
 
 from __future__ import annotations
 

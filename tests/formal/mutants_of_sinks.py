@@ -1,4 +1,4 @@
-"""Defects in claims and fences of the sinks, caught by tests on a real PostgreSQL and on real Delta tables."""
+"""Mutants of claims and fences of the sinks, detected by tests on a real PostgreSQL and on real Delta tables."""
 
 from __future__ import annotations
 

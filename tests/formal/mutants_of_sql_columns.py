@@ -1,4 +1,4 @@
-"""Defects in changes of the columns of a MySQL, MariaDB or SQLite table, caught by tests on MariaDB and SQLite."""
+"""Mutants of the code that changes columns of MySQL, MariaDB and SQLite tables, detected on MariaDB and SQLite."""
 
 from __future__ import annotations
 

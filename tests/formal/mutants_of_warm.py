@@ -1,4 +1,4 @@
-"""Defects in the warm engine: who may use a standing driver, which one serves a run, and what a kill ends."""
+"""Mutants of the warm engine: who may use a standing driver, which driver serves a run, and what a kill ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values by number, so that a world is a few small integers: quick to hash, cheap to keep."""
+"""Give each distinct value a number, so that a world consists of small integers, which are fast to hash and compact."""
 
 from __future__ import annotations
 

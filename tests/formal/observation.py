@@ -1,4 +1,4 @@
-"""One question to the core and its effect on one partition, for situations and expectations."""
+"""Record of one call of the core and its effect on one partition, for the checks of situations and expectations."""
 
 from __future__ import annotations
 

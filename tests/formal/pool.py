@@ -1,7 +1,8 @@
 """Pool of all states of a partition that the search has met, with the core's answers in each.
 
-The core is asked each question once per state and its answer is checked there and then; worlds that share a state share
-the answer. What is left out of a state's key decides nothing: error texts, record counts, the retry delay's exponent.
+The core is called once for each state and question, and its answer is checked then; all worlds with this state share
+the answer. A state's key leaves out values that influence no decision: error texts, record counts, and the retry
+delay's exponent.
 """
 
 from __future__ import annotations

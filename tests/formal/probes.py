@@ -1,4 +1,4 @@
-"""Probes that must be refused in a state, or change nothing there; tried once in every state of the search."""
+"""Calls of the core that must be refused or change nothing; each is tried once in every state of the search."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Questions of the search to one partition: each is one or a few calls of the real core.
+"""Questions of the search to one partition; each consists of one or a few calls of the core.
 
-A question is a tuple: one of these functions, then its arguments; so it can be remembered together with its answer.
+A question is a tuple: one of the functions in this module, then its arguments. So it can be stored together with its
+answer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rewrite one place of a Python source, found by its syntax, so that layout, comments and neighbours may change."""
+"""Rewrite one place of a Python source that is found by its syntax tree, so that layout and comments may change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Moves of a run for a partition in its present state, within a configuration's bounds."""
+"""Enumerate the steps that a run can take for a partition in its present state, within a configuration's bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A copy of the package and its tests, in which one thing at a time is made wrong; the work tree is never touched."""
+"""Copy of the package and its tests to which mutants are applied, one at a time; the work tree is never changed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Breadth-first search over the real core: every world that a configuration's bounds allow, each checked.
+"""Breadth-first search over the core: each world within a configuration's bounds is visited and checked.
 
-``python -m tests.formal.search small|large [NAME]`` searches, and prints the shortest way to a broken property.
+``python -m tests.formal.search small|large [NAME]`` searches, and prints the shortest path to a violated property.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Named situations that the search must have been in: a property that was never put to the test proves nothing.
+"""Named situations that the search must reach, since a property that is never exercised proves nothing.
 
-Each belongs to the property that it would break if the core were wrong there.
+Each situation belongs to the property that a defect of the core would violate there.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Checks a specification of one protocol with TLC: its properties, its guards, and its mutants.
+"""Check a specification of one protocol with TLC: its properties, its guards, and its mutants.
 
 ``python -m tests.formal.specification [NAME…]`` checks those of :data:`SPECIFICATIONS` whose name contains one of the
-words; ``python -m tests.formal`` includes all of them. ``Protocol.tla`` is checked by ``tlc.py``.
+words; ``python -m tests.formal`` checks all of them. ``Protocol.tla`` is checked by ``tlc.py``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rules of the ledger that are not in the core: whose outcomes count, who may act when, what a lock protects."""
+"""Rules that the ledger applies outside of the core: which outcomes count, who may act, and what a lock protects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The mutants in small: one of each kind is caught, and what changes nothing survives."""
+"""One mutant of each kind is detected, and a rewriting that changes nothing is not."""
 
 from __future__ import annotations
 

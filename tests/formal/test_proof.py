@@ -1,4 +1,4 @@
-"""Tests of the proof's summary: every kind of failure is reported, and nothing else."""
+"""The proof's summary reports every kind of failure, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rewriting by syntax: layout does not matter, ambiguity and changes without a meaning are errors."""
+"""Rewriting by syntax does not depend on the layout; an ambiguous place or a change without effect is an error."""
 
 from __future__ import annotations
 

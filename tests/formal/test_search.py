@@ -1,4 +1,4 @@
-"""The exhaustive search in small: clean, nothing unreached, and able to catch what it is for."""
+"""The search of small configurations finds no violation, reaches everything that it must, and detects defects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fence of a PostgreSQL sink is a barrier even for a lane that is held up inside its batch, for however long."""
+"""The fence of a PostgreSQL sink stops a lane of an older epoch, however long the lane was delayed in its batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables beside the specifications: each property has a mutant that breaks it, and no mutant is forgotten."""
+"""In the tables of the specifications, each property has a mutant that violates it, and no mutant is missing."""
 
 from __future__ import annotations
 

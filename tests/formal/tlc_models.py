@@ -1,6 +1,6 @@
-"""Models of ``Protocol.tla`` for TLC: configurations small enough for seconds each, and mutants of the protocol.
+"""Models of ``Protocol.tla`` for TLC: configurations that take seconds each, and mutants of the protocol.
 
-A configuration bounds the model to one theme, so that its states stay few; ``Properties.tla`` says what is checked.
+A configuration limits the model to one topic, so that it has few states; ``Properties.tla`` defines the properties.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Traces of what the ledger's commands do to partitions in a test, and a checker that replays them in the pure core.
+"""Record the changes that the ledger's commands make to partitions in a test, and replay them in the core.
 
-A trace is JSON lines, one for each partition that a command stored: the state that it met, the events that it caused,
-and the state that it left. Each event must be allowed in the state that the ones before it led to, and the last must
-lead to the state that was left.
+A trace consists of JSON lines, one for each partition that a command stored: its state before, the events, and its
+state after. The checker requires that the core allows each event in the state that the earlier events led to, and that
+the last event leads to the state after.
 """
 
 from __future__ import annotations

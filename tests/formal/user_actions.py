@@ -1,4 +1,4 @@
-"""Users' actions on a pipeline in its present state: every action on every batch, whether it fits or not."""
+"""Enumerate users' actions on a pipeline in its present state: every action on every batch, whether it fits or not."""
 
 from __future__ import annotations
 

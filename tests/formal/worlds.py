@@ -1,7 +1,7 @@
-"""A world: a pipeline's ledger, its lease, the sink, and the lanes that may still claim a receipt there.
+"""Define a world: a pipeline's ledger, its lease, the sink, and the lanes that may still claim receipts there.
 
-The ledger is the real core (see ``pool.py``). The sink is what every fence promises: a lane's claim has its effect only
-while the fence is at the lane's epoch, and the first claim of a batch wins.
+The ledger is the real core (see ``pool.py``). The sink is a model of what every fence guarantees: a lane's claim takes
+effect only while the fence has the lane's epoch, and the first claim of a batch wins.
 """
 
 from __future__ import annotations

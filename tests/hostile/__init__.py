@@ -1,1 +1,1 @@
-"""Records that nobody would send on purpose, and an independent judge of what is to become of them."""
+"""Records with malicious or unusual content, and an independent judge of the outcome that each must have."""

@@ -1,6 +1,7 @@
-"""Hostile records, one name each: bytes that a line of JSON or CSV, or a message, may turn out to be.
+"""Hostile records by name: bytes that a line of JSON or CSV, or a message, may consist of.
 
-Written for a schema of ``id bigint, name string, x double``. None holds a newline, so that a file can hold them all.
+They are written for the schema ``id bigint, name string, x double``. None contains a newline, so that one file can
+contain all of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An independent judge of JSON records for the corpus' schema: Python's own parser, made strict."""
+"""Independent judge of JSON records with the corpus' schema: Python's own parser, made strict."""
 
 from __future__ import annotations
 

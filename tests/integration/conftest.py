@@ -1,4 +1,4 @@
-"""Fixtures of the integration tests: one local Spark for the whole session, and a trace of every test's commands."""
+"""Fixtures of the integration tests: one local Spark for the session, and a trace of each test's ledger commands."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Real services that tests start for themselves, on loopback and free ports."""
+"""Real servers that tests start themselves, on loopback and free ports."""

@@ -1,6 +1,6 @@
-"""A real Airflow of the tests' own: API server, scheduler with its executors, DAG processor, perhaps others.
+"""Real Airflow for tests: API server, scheduler with executors, DAG processor and, if wanted, further processes.
 
-Each is a process in a session of its own, logging to a file in AIRFLOW_HOME; ``stop`` ends them all.
+Each process has a session of its own and writes a log file in AIRFLOW_HOME; ``stop`` ends all processes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Accessibility of a page, as axe-core judges it."""
+"""Check the accessibility of a page with axe-core."""
 
 from __future__ import annotations
 

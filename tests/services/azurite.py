@@ -1,4 +1,4 @@
-"""Azurite, Microsoft's own emulator of Azure Blob Storage, as a server of the tests' own."""
+"""Azurite, Microsoft's emulator of Azure Blob Storage, as a server for tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real browser of the tests' own: headless Chromium with a new profile, logged in to Airflow as some users."""
+"""Real browser for tests: headless Chromium with a new profile, signed in to Airflow as one of several users."""
 
 from __future__ import annotations
 

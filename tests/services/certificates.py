@@ -1,4 +1,4 @@
-"""Certificates of the tests' own, by which servers and clients know each other."""
+"""Create TLS certificates for tests, by which servers and clients authenticate each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``airflow ckpt ...`` as a person runs it: real processes with an AIRFLOW_HOME and connections of their own."""
+"""Run ``airflow ckpt ...`` as a user does: in a real process with its own AIRFLOW_HOME and connections."""
 
 from __future__ import annotations
 

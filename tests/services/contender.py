@@ -1,4 +1,4 @@
-"""A process that commits to a Delta or Iceberg table as often as it is told to, as other writers of the table do.
+"""Process that commits to a Delta or Iceberg table at a given rate, as another writer of the table.
 
 ``python -m tests.services.contender delta PATH RATE`` or ``… iceberg FOLDER TABLE RATE``.
 """

@@ -1,4 +1,4 @@
-"""Airflow's parsing and serialization of DAG files, which each version of Airflow has elsewhere."""
+"""Parse and serialize DAG files with Airflow's functions, which are in different modules in different versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A database server of the tests' own: a process and its data, which can be copied and put back."""
+"""Database server for tests: a process and its data directory, which can be copied and restored."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Reads a Delta table's rows for a test: file by file, in the calling thread.
+"""Read a Delta table's rows in a test: file by file, in the calling thread.
 
-The package's own scan works in threads that can outlive the interpreter and abort it on the way out.
+The package's own scan uses threads that can outlive the interpreter and abort it at exit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The blocks of code that the documentation shows, as a reader meets them: page by page, from the top."""
+"""Extract the code blocks of the documentation, page by page from the top, as a reader meets them."""
 
 from __future__ import annotations
 

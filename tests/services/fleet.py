@@ -1,4 +1,4 @@
-"""Many pipelines under one Airflow: each a YAML file of a folder, each with a table of its own at either end."""
+"""Create many pipelines for one Airflow: one YAML file each, with source and target tables of its own."""
 
 from __future__ import annotations
 

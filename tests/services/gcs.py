@@ -1,6 +1,7 @@
-"""fake-gcs-server as a server of the tests' own, behind a front that speaks Google's XML interface for it.
+"""fake-gcs-server as a server for tests, behind a front that speaks Google's XML API.
 
-obstore and delta-rs use that interface; fake-gcs-server knows little of it, but conditions and listings in JSON.
+obstore and delta-rs use the XML API, of which fake-gcs-server supports little; it supports conditions and listings in
+JSON.
 """
 
 from __future__ import annotations

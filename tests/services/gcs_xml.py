@@ -1,4 +1,4 @@
-"""Google Cloud Storage's XML interface in front of a server that speaks its JSON interface: what obstore asks for."""
+"""Translate the part of Google Cloud Storage's XML API that obstore uses to the JSON API of a server."""
 
 from __future__ import annotations
 

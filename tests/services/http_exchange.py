@@ -1,6 +1,6 @@
-"""HTTP requests and answers as values, for the tests' own servers and proxies: one end receives them, the other asks.
+"""HTTP requests and responses as objects, with functions to receive and to send them, for tests' servers and proxies.
 
-Bodies are kept whole in memory.
+Bodies are kept in memory as a whole.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""An HTTP proxy of the tests' own: stands before an object store, counts its requests, and answers badly on command.
+"""HTTP proxy for tests in front of an object store: it counts requests, and gives wrong answers on request.
 
-Unlike :mod:`tests.services.proxy` it knows where a request ends. So it can let the server do the work, and lose the
-answer.
+Unlike :mod:`tests.services.proxy`, it knows where a request ends. So it can let the server carry out a request, and
+lose the response.
 """
 
 from __future__ import annotations

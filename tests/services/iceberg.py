@@ -1,4 +1,4 @@
-"""An Iceberg catalog for a test: in an SQLite file or a database, with its warehouse in a directory; and its rows."""
+"""Iceberg catalog for a test, in an SQLite file or a database, with its warehouse in a directory; and its rows."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A small Iceberg REST catalog for a test, in a thread: it speaks the protocol and keeps its tables in another catalog.
+"""Small Iceberg REST catalog for a test, in a thread; it stores its tables in another catalog.
 
-Like any such server it is told what to change and under which conditions, and nothing else of what the client knows.
+Like every REST catalog it gets from the client only the changes and their conditions.
 """
 
 from __future__ import annotations

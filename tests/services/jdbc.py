@@ -1,4 +1,4 @@
-"""JDBC drivers, and H2 databases that one of them leads to, so that the source is seen not to be PostgreSQL's alone."""
+"""JDBC drivers for tests, and H2 databases, which show that the jdbc source does not depend on PostgreSQL."""
 
 from __future__ import annotations
 

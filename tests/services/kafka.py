@@ -1,6 +1,7 @@
-"""A Kafka broker of the tests' own: one KRaft process on free loopback ports, its data in a temporary directory.
+"""Kafka broker for tests: one KRaft process on free loopback ports, with its data in a temporary directory.
 
-Run as a script it starts one, prints its address, and stops it when its standard input ends or it is interrupted.
+Run as a script, this module starts a broker, prints its address, and stops it when standard input ends or on an
+interrupt.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Empty ledgers: copies of one that was migrated once, since a migration takes longer than most tests."""
+"""Empty ledgers for tests: copies of one that was migrated once, since a migration takes longer than most tests."""
 
 from __future__ import annotations
 

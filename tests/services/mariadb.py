@@ -1,6 +1,7 @@
-"""A MariaDB server of the tests' own: fresh data in a temporary directory, on a free loopback port.
+"""MariaDB server for tests: new data in a temporary directory, on a free loopback port.
 
-Run as a script it starts one, prints its address, and stops it when its standard input ends or it is interrupted.
+Run as a script, this module starts a server, prints its address, and stops it when standard input ends or on an
+interrupt.
 """
 
 from __future__ import annotations

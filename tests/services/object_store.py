@@ -1,6 +1,4 @@
-"""A server of the tests' own with one bucket of objects: a process on a free loopback port, its data in a temporary
-directory.
-"""
+"""Object store for tests with one bucket: a process on a free loopback port, with its data in a temporary directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All kinds of object stores of the tests' own, each started when it is asked for first."""
+"""All kinds of object stores for tests, each started at its first use."""
 
 from __future__ import annotations
 

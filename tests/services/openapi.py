@@ -1,4 +1,4 @@
-"""Writes the OpenAPI document of the page's API, from which the page's TypeScript types are made.
+"""Write the OpenAPI document of the page's API, from which the page's TypeScript types are generated.
 
 ``python -m tests.services.openapi`` writes it to ``airflow_provider_ckpt/ui/openapi.json``.
 """

@@ -1,4 +1,4 @@
-"""A second account of this machine: programs that run as a user other than that of the tests."""
+"""Run programs as another user of this machine than the user of the tests."""
 
 from __future__ import annotations
 

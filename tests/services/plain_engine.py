@@ -1,4 +1,4 @@
-"""An engine without Spark: lanes run as threads of the test's process, so that a killed driver starts again at once."""
+"""Engine without Spark: lanes run as threads of the test's process, so that a killed driver restarts at once."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A PostgreSQL server of the tests' own: a fresh cluster in a temporary directory, on a free loopback port.
+"""PostgreSQL server for tests: a new cluster in a temporary directory, on a free loopback port.
 
-Run as a script it starts one, prints its dsn, and stops it when its standard input ends or it is interrupted.
+Run as a script, this module starts a server, prints its DSN, and stops it when standard input ends or on an interrupt.
 """
 
 from __future__ import annotations

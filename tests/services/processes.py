@@ -1,6 +1,6 @@
-"""The processes of one command and everything it started, found by a token in their environment, not by parentage.
+"""Find the processes of a command and all their descendants by a token in their environment. Linux only (``/proc``).
 
-A child that lost its parent still carries the token, so what a dead command left behind is seen. Linux only (/proc).
+A process whose parent has ended still has the token, so processes that a dead command left behind are found.
 """
 
 from __future__ import annotations

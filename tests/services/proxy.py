@@ -1,6 +1,7 @@
-"""A TCP proxy of the tests' own: stands before a server and resets, holds up or refuses its connections on command.
+"""TCP proxy for tests in front of a server: it resets, delays or refuses connections on request.
 
-One thread serves all connections. A trap springs on what a client sends, so that a connection breaks at a known point.
+One thread serves all connections. A trap waits for certain bytes from the client, so that a connection breaks at a
+known point.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A Redis server of the tests' own: one process on a free loopback port, with a directory and a password of its own."""
+"""Redis server for tests: one process on a free loopback port, with its own directory and password."""
 
 from __future__ import annotations
 

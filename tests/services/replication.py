@@ -1,4 +1,4 @@
-"""Runs pipelines in the test's own process: a ledger, connections to one database and others, a warm Spark."""
+"""Run pipelines in the test's own process, with a ledger, connections, and a warm Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands of ``airflow ckpt`` set up the logging of their process; tests that share it must not find that."""
+"""Restore the logging configuration of the tests' process after commands of ``airflow ckpt`` have changed it."""
 
 from __future__ import annotations
 

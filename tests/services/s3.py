@@ -1,6 +1,6 @@
-"""Two S3 servers of the tests' own: versitygw, which keeps objects as files, and moto, which keeps them in memory.
+"""Two S3 servers for tests: versitygw, which stores objects as files, and moto, which stores them in memory.
 
-Run as a script it is the process of moto.
+Run as a script, this module is the process of moto.
 """
 
 from __future__ import annotations

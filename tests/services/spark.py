@@ -1,4 +1,4 @@
-"""A local Spark session of the tests' own, set up as a pipeline's driver would be."""
+"""Local Spark session for tests, configured like that of a pipeline's driver."""
 
 from __future__ import annotations
 

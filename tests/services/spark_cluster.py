@@ -1,4 +1,4 @@
-"""A Spark standalone cluster of the tests' own: one master and some workers, each a process, on loopback."""
+"""Spark standalone cluster for tests: a master and some workers, each a process on loopback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Spark Connect server of the tests' own: one process on loopback, which can be killed and started again."""
+"""Spark Connect server for tests: one process on loopback, which can be killed and restarted."""
 
 from __future__ import annotations
 

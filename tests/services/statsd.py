@@ -1,4 +1,4 @@
-"""A StatsD server of the tests' own: a UDP socket on loopback that keeps what it was told."""
+"""StatsD server for tests: a UDP socket on loopback that stores the metrics that it receives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables that tests and benchmarks replicate, and a way to ask a database one thing at a time."""
+"""Tables that tests and benchmarks replicate, and functions that run a single SQL statement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A shell that stays open, as a reader's does who types one command of the documentation after the other."""
+"""Shell that stays open, like that of a reader who types the documentation's commands one after the other."""
 
 from __future__ import annotations
 

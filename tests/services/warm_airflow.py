@@ -1,7 +1,7 @@
-"""``airflow`` on the command line without the seconds that importing it takes: each call is a fork of one process.
+"""Command ``airflow`` without the seconds that importing Airflow takes: each call is a fork of one process.
 
-:func:`airflow_in` puts a command ``airflow`` into a directory for a PATH. It runs with its caller's arguments,
-environment, directory and standard streams; only AIRFLOW_HOME is settled, since Airflow reads it when it is imported.
+:func:`airflow_in` puts a program ``airflow`` into a directory for ``PATH``. It runs with its caller's arguments,
+    environment, directory and standard streams; only AIRFLOW_HOME is fixed, since Airflow reads it when it is imported.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Standing drivers in a runtime directory of the tests' own, and what is left of them."""
+"""Standing drivers in a runtime directory for tests, and functions that find what they leave behind."""
 
 from __future__ import annotations
 

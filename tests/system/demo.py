@@ -1,7 +1,7 @@
-"""The demo (``make demo``): 336,776 flights through a real Airflow into a Delta table, counted against plain Python.
+"""Run the demo (``make demo``): 336,776 flights through a real Airflow into a Delta table, checked with plain Python.
 
-Three DAG runs: twelve files with damaged lines, nothing new, a 13th file. Writes ``build/demo/summary.json``; exit
-status 0 only if every sum holds. All that it started has ended when it ends.
+Three DAG runs: twelve files with damaged lines, no new file, a 13th file. Writes ``build/demo/summary.json``; the exit
+status is 0 only if all counts are right. All processes of the demo have ended when it ends.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The report of the demo: a table of runs, a dead letter as an example, and where to look next."""
+"""Write the report of the demo: a table of runs, an example of a dead letter, and where to read on."""
 
 from __future__ import annotations
 

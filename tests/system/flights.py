@@ -1,6 +1,6 @@
-"""The demo's data: every flight that left New York in 2013, as JSON lines in monthly files, some of them damaged.
+"""Data of the demo: every flight that left New York in 2013, as JSON lines in monthly files, some of them damaged.
 
-What a run over the files must come to is worked out here too, in plain Python, without any code of the product.
+The expected results of a run are computed here too, in plain Python without the package's code.
 """
 
 from __future__ import annotations

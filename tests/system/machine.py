@@ -1,4 +1,4 @@
-"""A machine as a user has it: an AIRFLOW_HOME with a ledger, databases, files; and ``airflow ckpt run`` on it."""
+"""Machine as a user has it: an AIRFLOW_HOME with a ledger, databases and files, and the commands that run on it."""
 
 from __future__ import annotations
 

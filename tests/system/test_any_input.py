@@ -1,7 +1,7 @@
-"""``airflow ckpt run`` on other people's directories and tables, as a person calls it; and what it says when it cannot.
+"""``airflow ckpt run`` from a shell with unusual directories and tables, and its messages if it cannot run.
 
-An error is one line on standard error, exit status 1, nothing on standard output, and a ledger from which the corrected
-pipeline delivers everything once.
+An error is one line on standard error, with exit status 1 and nothing on standard output. Afterwards the corrected
+pipeline delivers every record once with the same ledger.
 """
 
 from __future__ import annotations

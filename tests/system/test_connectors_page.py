@@ -1,4 +1,4 @@
-"""The page on connectors, followed to the letter: its connector is installed, passes the suites, and runs in a DAG."""
+"""The documentation page on connectors, followed literally: its connector is installed, passes the suites, and runs."""
 
 from __future__ import annotations
 

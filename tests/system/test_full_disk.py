@@ -1,4 +1,4 @@
-"""A disk that is full, under the target and under the ledger: a real one, a small file system in a mount namespace."""
+"""A full disk under the target and under the ledger: a real, small file system in a mount namespace."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Many pipelines on one machine, by the local executor and by Celery: all end, share one Spark, and leave nothing.
+"""Many pipelines on one machine, with the local executor and with Celery: all end, share one Spark, and leave no files.
 
-The tests are one story in this order; ``make bench-many`` does the same with fifty pipelines on each executor.
+The tests depend on each other, in this order; ``make bench-many`` does the same with fifty pipelines on each executor.
 """
 
 from __future__ import annotations

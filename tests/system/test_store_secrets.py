@@ -1,4 +1,4 @@
-"""Secrets of object stores and of MariaDB appear in nothing that a DAG run leaves, and in no command line."""
+"""Secrets of object stores and of MariaDB appear in no output of a DAG run, and in no command line."""
 
 from __future__ import annotations
 

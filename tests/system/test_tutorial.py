@@ -1,4 +1,4 @@
-"""The tutorial, followed to the letter in a fresh directory: a pipeline runs, is killed, and recovers."""
+"""The tutorial, followed literally in a new directory: a pipeline runs, is killed, and recovers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tutorial of a database of fifty tables, followed to the letter: roles, loads, DAG runs, and one failing table."""
+"""The tutorial of a database of fifty tables, followed literally: roles, loads, DAG runs, and a failing table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Airflow as these tests see it: nothing configured but what a test sets."""
+"""Fixtures of the unit tests: an Airflow in which only the test's own settings are configured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of assurance shows what the targets themselves wrote, and how old it is."""
+"""The assurance page shows the results that the targets wrote, and their age."""
 
 from __future__ import annotations
 

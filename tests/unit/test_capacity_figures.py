@@ -1,4 +1,4 @@
-"""The page of capacity shows what was measured, or says that nothing was."""
+"""The capacity page shows the measured figures, or says that there are none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``make test-fast`` runs something of every connector, and each entry of its list names tests that exist."""
+"""``make test-fast`` runs tests of every connector, and each entry of its list names existing tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo counts against these: damage is exact and repeatable, and plain Python finds every damaged line."""
+"""The demo's data: damage is exact and repeatable, and plain Python finds every damaged line."""
 
 from __future__ import annotations
 

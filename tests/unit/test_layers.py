@@ -1,4 +1,4 @@
-"""The package keeps the contracts on its imports in pyproject.toml, and a forbidden import breaks them."""
+"""The package keeps its import contracts in ``pyproject.toml``, and a forbidden import violates them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every way to say where the ledger is, in the order in which they count."""
+"""All ways to configure the ledger's location, in their order of precedence."""
 
 from __future__ import annotations
 

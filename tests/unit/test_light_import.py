@@ -1,4 +1,4 @@
-"""Importing the package costs nothing: Airflow does it in every process, Spark on every executor."""
+"""Importing the package is fast, since Airflow does it in every process, and Spark on every executor."""
 
 from __future__ import annotations
 

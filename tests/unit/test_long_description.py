@@ -1,4 +1,4 @@
-"""The long description of the wheel is README.md without anything that only leads somewhere in the repository."""
+"""The long description of the wheel is README.md without links into the repository."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of modules say what the modules hold, in the words of the documentation."""
+"""Names of modules describe their content, in the words of the documentation."""
 
 from __future__ import annotations
 

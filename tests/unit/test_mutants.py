@@ -1,4 +1,4 @@
-"""Every mutant still fits the code, and what is to catch it exists."""
+"""Every mutant can be applied to the code, and the test or property that must detect it exists."""
 
 from __future__ import annotations
 

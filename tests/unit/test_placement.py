@@ -1,4 +1,4 @@
-"""A test that stands in the wrong place, or says that it is of another kind, fails the collection."""
+"""A test in a wrong directory, or with the marker of another kind, fails the collection."""
 
 from __future__ import annotations
 

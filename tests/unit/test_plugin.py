@@ -1,4 +1,4 @@
-"""Airflow loads the plugin in every process, so it must cost next to nothing there."""
+"""Importing the plugin is fast, since Airflow does it in every process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The provider's description holds what Airflow's schema wants, and names nothing that is not there."""
+"""The provider's description conforms to Airflow's schema, and names only existing classes and files."""
 
 from __future__ import annotations
 

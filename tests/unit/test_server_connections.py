@@ -1,4 +1,4 @@
-"""Connections outside of a task are those that Airflow itself finds there."""
+"""Connections that are looked up outside of a task equal those that Airflow itself finds there."""
 
 from __future__ import annotations
 

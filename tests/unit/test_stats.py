@@ -1,4 +1,4 @@
-"""A run's numbers over the wire: Airflow's own StatsD client to a real UDP socket."""
+"""A run's metrics are sent by Airflow's own StatsD client to a real UDP socket."""
 
 from __future__ import annotations
 

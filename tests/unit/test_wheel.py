@@ -1,4 +1,4 @@
-"""The wheel contains what the page needs, and nothing of what makes it."""
+"""The wheel contains the files that the page needs, but not the page's sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies of a trial's target and ledger, taken at one moment and put back later, as a restored backup would be."""
+"""Copies of a trial's target and ledger, taken at one moment and restored later, as from a backup."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A campaign: trials on all pairs in turn, until enough crash points have hit or the time is over; and its summary."""
+"""Run a campaign: trials on all pairs of connectors in turn, until enough faults were injected or the time is over."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Change source, sink or ledger between two runs, and check that the next run reports the change or repairs it.
 
-Between two runs of a pipeline its sink or ledger is set back to an older copy, its target emptied or made anew, the
-source begins to count from 1 again, or a trigger swallows rows. Then the run must either fail with an error of this
-package that names the pipeline and what to do, or leave the target with all expected rows. If the sink has lost rows,
-the test follows the error's hint, and afterwards the target must contain each row once.
+Between two runs of a pipeline, its sink or ledger is restored from an older copy, its target is emptied or created
+again, the source begins to count from 1 again, or a trigger discards rows. The next run must then either fail with an
+error of this package that names the pipeline and says what to do, or leave the target with all expected rows. If the
+sink has lost rows, the test follows the error's hint; afterwards the target must contain each row once.
 """
 
 from __future__ import annotations

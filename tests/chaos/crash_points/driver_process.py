@@ -1,7 +1,7 @@
-"""A process with a warm Spark in it that runs run specs, and is there to be killed: the lease holder, its JVM, or both.
+"""Process with a warm Spark that executes run specs, until the lease holder, its JVM or both are killed.
 
-Started ahead, it waits for its first run spec on standard input, one JSON line each, and says on standard output when
-Spark is up and what became of a run spec.
+The process is started in advance. It reads run specs from standard input, one JSON line each, and reports on standard
+output when Spark has started, and the result of each run spec.
 """
 
 from __future__ import annotations

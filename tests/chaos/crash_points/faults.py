@@ -1,4 +1,4 @@
-"""Strikes at a run in flight: processes killed, connections reset, servers paused and killed."""
+"""Inject faults into a run in progress: kill processes, reset connections, pause and kill servers."""
 
 from __future__ import annotations
 

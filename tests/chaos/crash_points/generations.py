@@ -1,7 +1,7 @@
-"""A source whose versions differ in each row and in their size, and the check that readers of a target see whole ones.
+"""Source whose versions differ in each row and in their size, and a check that readers of a target see whole versions.
 
-The rows of a version have its number. So a reader that sees rows of two versions, or not as many rows as a version has,
-sees a target that no refresh may show.
+Every row of a version contains the version's number. If a reader sees rows of two versions, or not as many rows as a
+version has, a refresh was published in part.
 """
 
 from __future__ import annotations

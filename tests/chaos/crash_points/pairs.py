@@ -1,4 +1,4 @@
-"""The pairs of source and sink that the crash tests cover, with one entry for each."""
+"""List the pairs of source and sink that the crash tests cover."""
 
 from __future__ import annotations
 

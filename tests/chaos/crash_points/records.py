@@ -1,4 +1,4 @@
-"""The records of a trial, each with its expected outcome, which no kill may change."""
+"""Create the records of a trial, each with the outcome that it must have whatever is killed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""One trial of refreshes: a table is refreshed again and again while faults are injected at each moment of a refresh.
+"""Run one trial of refreshes: a table is refreshed repeatedly while faults are injected at each step of a refresh.
 
-A reader looks at the target all the time, and must see the rows of one version of the source, each at least as new as
-the one before. Once nothing is injected any more, the target must become equal to the source, without old staging.
+A reader reads the target all the time; it must see the rows of one version of the source, at least as new as those that
+it saw before. When no more faults are injected, the target must become equal to the source, and no staging table may be
+left.
 """
 
 from __future__ import annotations

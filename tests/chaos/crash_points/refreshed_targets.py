@@ -1,4 +1,4 @@
-"""Targets of refreshes that are disturbed, and the requests of a run that tell how far a refresh is."""
+"""Targets of refreshes that are disturbed, and the requests of a run that show how far a refresh has come."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pipeline with everything that a run needs, in this process or in one that will be killed."""
+"""Describe a pipeline with everything that a run of it needs, for this process or for one that will be killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs a run spec again and again until nothing is left to do, in a thread of its own."""
+"""Run a run spec again and again, in a thread of its own, until no batch is left to deliver."""
 
 from __future__ import annotations
 

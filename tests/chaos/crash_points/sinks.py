@@ -1,4 +1,4 @@
-"""Sinks of the trials, and readers of their content that do not use the product."""
+"""Sinks of the trials, and functions that read the sinks' content without the package's code."""
 
 from __future__ import annotations
 

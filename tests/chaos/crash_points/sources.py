@@ -1,4 +1,4 @@
-"""Sources of the trials: files, a topic, tables. Each is made for one trial and removed after it."""
+"""Sources of the trials (files, a topic, tables). Each is created for one trial and removed after it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One trial: run a new pipeline to its end while faults are injected, then check what became of each record."""
+"""Run one trial: a new pipeline runs to its end while faults are injected; then each record's outcome is checked."""
 
 from __future__ import annotations
 

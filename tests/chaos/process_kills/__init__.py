@@ -1,1 +1,1 @@
-"""Kills of ``airflow ckpt run`` as whole processes, at planned moments, each followed by a plain run."""
+"""Kill processes of ``airflow ckpt run`` at planned moments, and run the pipeline again after each kill."""

@@ -1,7 +1,8 @@
-"""The environment of a crash test: a PostgreSQL server, a source table, and for each kill a target and a pipeline.
+"""Environment of a crash test: a PostgreSQL server, a source table, and a target and a pipeline for each kill.
 
-The target has no key constraint, so that a duplicate would show. A statement-level trigger on it sleeps 30 ms a batch:
-without it 200,000 rows move in about a second and few kills would land in the middle; it changes nothing else.
+The target has no key constraint, so that a duplicate would show. A statement-level trigger on the target sleeps 30 ms
+for each batch. Without it, 200,000 rows are delivered in about a second, and few kills would hit the middle of a run.
+The trigger changes nothing else.
 """
 
 from __future__ import annotations

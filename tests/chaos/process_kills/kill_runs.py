@@ -1,9 +1,9 @@
-"""Kill a replication at many moments, run it again, and count what was lost or doubled.
+"""Kill a replication at many moments, run it again, and count records that were lost or duplicated.
 
-200,000 rows in 100 micro-batches, PostgreSQL to PostgreSQL, by ``airflow ckpt run`` as a process of its own. At each
-moment the driver JVM, a Python worker, the task's process or all of them get SIGKILL; nothing of Spark may be left; a
-plain run afterwards must succeed; then table, receipts and ledger must agree. The target is slowed by 30 ms a batch
-(see ``command_runs.py``).
+200,000 rows in 100 micro-batches are copied from PostgreSQL to PostgreSQL by ``airflow ckpt run`` in a separate
+process. At each moment the driver's JVM, a Python worker, the task's process or all of them get SIGKILL. Then no
+process of Spark may be left, a further run must succeed, and table, receipts and ledger must agree. The target is
+slowed down by 30 ms per batch (see ``command_runs.py``).
 """
 
 from __future__ import annotations

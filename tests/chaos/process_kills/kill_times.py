@@ -1,6 +1,7 @@
-"""The plan of a crash test: moments, and the process to kill at each.
+"""Plan of a crash test: the moments, and the process to kill at each.
 
-The first twenty moments are chosen by hand, five for each kind, over the whole life of a run; further ones are drawn.
+The first twenty moments are chosen by hand, five for each kind of process, over the whole duration of a run. Further
+moments are random.
 """
 
 from __future__ import annotations

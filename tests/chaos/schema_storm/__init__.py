@@ -1,1 +1,1 @@
-"""Random changes of a source's columns while runs are killed; the target must equal a model of row and version."""
+"""Change a source's columns at random while runs are killed, and compare the target with a model of rows."""

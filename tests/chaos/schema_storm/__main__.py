@@ -1,4 +1,4 @@
-"""``python -m tests.chaos.schema_storm --rounds 200 --seed 1``: one long storm; its summary as JSON."""
+"""``python -m tests.chaos.schema_storm --rounds 200 --seed 1``: run one long storm, and write its summary as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The source as the storm made it, and what the target must then hold for each row and version."""
+"""Model of the storm: the source's rows and versions, and the content that the target must have for each of them."""
 
 from __future__ import annotations
 

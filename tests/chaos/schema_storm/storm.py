@@ -1,4 +1,4 @@
-"""Change and fill a source while workers replicate it and die, then compare the target with the model."""
+"""Change and fill a source while workers replicate it and are killed; then compare the target with the model."""
 
 from __future__ import annotations
 

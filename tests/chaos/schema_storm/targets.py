@@ -1,4 +1,4 @@
-"""The targets of a storm: a table of a database, Delta or Iceberg, and what is in it and in its receipts."""
+"""Targets of a storm (database table, Delta, Iceberg), and functions that read their rows and receipts."""
 
 from __future__ import annotations
 

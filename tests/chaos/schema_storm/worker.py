@@ -1,4 +1,4 @@
-"""A process that replicates without Spark, and kills itself at a chosen moment of a schema change or wave."""
+"""Replicate without Spark in a process that kills itself at a chosen moment of a schema change or a wave."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Storm test: random commands on one ledger, and the judge that compares the ledger with what it acknowledged."""
+"""Storm test: send random commands to one ledger, and compare the ledger with the commands that it acknowledged."""

@@ -1,4 +1,4 @@
-"""After the storm, run each pipeline once without faults; the run must be able to finish all batches that were left."""
+"""After the storm, run each pipeline once without faults, and check that the run can finish all batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger's commands. Each writes two lines to the journal: its arguments, and its result as the judge needs it."""
+"""Commands to the ledger. Each writes two lines to the journal: its arguments, and its result in the judge's form."""
 
 from __future__ import annotations
 

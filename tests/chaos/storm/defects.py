@@ -1,4 +1,4 @@
-"""Break the ledger's code in a worker's process on purpose, to test that the storm finds the defect."""
+"""Introduce defects into the ledger's code in a worker process, to test that the storm finds them."""
 
 from __future__ import annotations
 

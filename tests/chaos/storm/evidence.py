@@ -1,6 +1,6 @@
-"""The evidence for the judge: the journals, the rows of the ledger's tables, the sink's receipts, and the audits.
+"""Collect the evidence for the judge: journals, rows of the ledger's tables, the sink's receipts, and audits.
 
-The tables are read as they are, not through the code that the storm tests.
+The tables are read with SQL, not through the code that the storm tests.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The commands of a process of the storm and the ledger's answers: one line before and one after each command.
+"""Journal of a process of the storm: one line before and one line after each command to the ledger.
 
-A line is written by one call, so a SIGKILL leaves at most the newest one torn; a torn line was never acted upon. The
-clock is the machine's monotonic one, which all processes share.
+Each line is written by one system call, so a SIGKILL leaves at most the newest line incomplete; the process did nothing
+on the basis of an incomplete line. Times are of the machine's monotonic clock, which all processes share.
 """
 
 from __future__ import annotations

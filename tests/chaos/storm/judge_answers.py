@@ -1,4 +1,4 @@
-"""Judge the ledger's answers: each by itself, and in their order; no older epoch is accepted after a newer one."""
+"""Judge the ledger's answers, each by itself and in their order: after a newer epoch, no older one may be accepted."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Judge the audit log: it has every acknowledged command once, and nothing that nobody requested.
+"""Judge the audit log: every acknowledged command has exactly one event, and every event was requested.
 
-A command and its event are one transaction, so the event of a command without an answer says whether it happened.
+A command and its event are one transaction. So if a command got no answer, its event shows whether it was carried out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Compare the ledger's state with what it acknowledged, and its counts with the sink's, by generation."""
+"""Compare the ledger's state with the commands that it acknowledged, and its counts with the sink's, by generation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simulated lanes: they claim the verdict of a batch or fail, and report the outcome in full, in part or not at all."""
+"""Simulate lanes: they claim the verdict of a batch or fail, and report all, a part or none of the outcomes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Start the worker processes, kill and freeze them, end their database sessions, and start others in their places."""
+"""Start the worker processes, kill and freeze them, end their database sessions, and start replacements."""
 
 from __future__ import annotations
 

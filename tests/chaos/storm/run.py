@@ -1,6 +1,6 @@
-"""A run of one pipeline as the holder of its lease: acquire, fence, reconcile, then random commands until it ends.
+"""Run one pipeline as its lease holder: acquire the lease, fence, reconcile, then send random commands until the end.
 
-It sends valid commands only, so a refusal for any other reason than a newer epoch is a fault of the ledger.
+Only valid commands are sent, so a refusal for any other reason than a newer epoch is a defect of the ledger.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pipelines of the storm, their databases, and the arguments of a worker process."""
+"""Define the storm's pipelines, their databases, and the arguments of a worker process."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The storm's sink: durable receipts, claimed behind a fence, in a database of their own.
+"""Sink of the storm: durable receipts in a database of their own, which are claimed behind a fence.
 
-The first claim of a key wins. A claim holds its pipeline's fence row shared to the end of its transaction, and raising
-the fence takes the row for itself: when :meth:`AbstractSink.fence` returns, no older epoch can claim any more.
+The first claim of a key wins. A claim locks the fence's row of its pipeline in shared mode to the end of its
+transaction; raising the fence locks this row exclusively. So after :meth:`AbstractSink.fence` has returned, no older
+epoch can claim any more.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Commands under a lease that is over, or was never granted to the process; the ledger must refuse them.
+"""Send commands under a lease that has ended, or that the process never had; the ledger must refuse them.
 
-What it asks would fit the state, and its receipts are forged, so a ledger that lets one through shows it afterwards.
+Except for their lease, these commands are valid, and their receipts are made up. So a ledger that accepts one contains
+the made-up receipt afterwards.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One storm on one ledger, from the start of the processes to the judgement."""
+"""Run one storm on one ledger: start the processes, disturb them, and judge the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random actions of users: most fit the state that they saw, and some do not."""
+"""Request random actions as users would: most of them fit the state that the user saw, some do not."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Observe the ledger during the storm: audit it, follow every pipeline's audit log, and delete old rows.
+"""Observe the ledger during the storm: audit it, follow the audit log of every pipeline, and delete old rows.
 
-The judge uses the rows that were read before they were deleted.
+Rows are read for the judge before they are deleted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One process of the storm: it makes runs, users' actions and stale commands in turn, until it is stopped or killed."""
+"""Process of the storm: it sends the commands of runs, users' actions and stale commands in turn until it is ended."""
 
 from __future__ import annotations
 

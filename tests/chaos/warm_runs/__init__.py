@@ -1,1 +1,1 @@
-"""Parts of the soak (``tests/chaos/soak.py``): pipelines, processes that make their runs, strikes, and figures."""
+"""Parts of the soak test (``tests/chaos/soak.py``): pipelines, processes that run them, faults, and measurements."""

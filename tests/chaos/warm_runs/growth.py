@@ -1,4 +1,4 @@
-"""Figures of a standing driver, and whether they grow from run to run."""
+"""Measure a standing driver, and decide whether its memory and other figures grow from run to run."""
 
 from __future__ import annotations
 

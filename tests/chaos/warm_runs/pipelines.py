@@ -1,6 +1,6 @@
-"""The ten pipelines of the soak: sources that grow before each run, and targets of all kinds.
+"""The ten pipelines of the soak test: sources that grow before each run, and targets of all kinds.
 
-Each record is born with the fate that it must meet (``crash_points/records.py``); afterwards all are accounted for.
+Each record is created with the outcome that it must have (``crash_points/records.py``); the final check compares them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A process that makes one run after the other on a standing driver, and is there to be killed in the middle of one.
+"""Run pipelines one after the other on a standing driver, in a process that may be killed during a run.
 
-It reads an order for each run from standard input, one JSON line each, and says on standard output what became of it.
+The process reads one JSON line for each run from standard input, and writes the result of the run to standard output.
 """
 
 from __future__ import annotations

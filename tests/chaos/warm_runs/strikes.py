@@ -1,4 +1,4 @@
-"""Strikes at the runs of the soak: a cancellation, or SIGKILL for its process, a lane, or the driver itself."""
+"""Inject a fault into a run of the soak test: cancel it, or kill its process, a lane, or the driver."""
 
 from __future__ import annotations
 

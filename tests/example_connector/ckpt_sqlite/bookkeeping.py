@@ -1,4 +1,4 @@
-"""Tables of the sink beside the target, in the same file: fence, receipts, dead letters and documents."""
+"""Bookkeeping tables of the sink, in the same file as the target: fence, receipts, dead letters and documents."""
 
 from __future__ import annotations
 

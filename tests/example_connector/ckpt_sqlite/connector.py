@@ -1,4 +1,4 @@
-"""Declaration of the connector; it imports no driver, since every process that parses a DAG loads it."""
+"""Declare the connector; the module imports no driver, since every process that parses a DAG imports it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Open a SQLite file and describe its tables, for source and sink."""
+"""Open an SQLite file and describe its tables, for source and sink."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The connector does what every connector must."""
+"""The connector passes the conformance suites."""
 
 from __future__ import annotations
 

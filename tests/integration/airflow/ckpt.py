@@ -1,4 +1,4 @@
-"""``airflow ckpt ...`` in the test's own process: Airflow's parser, our commands, a real SQLite ledger."""
+"""Call ``airflow ckpt ...`` in the test's own process, with Airflow's parser and a real SQLite ledger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run of the recovery DAG, whose tasks run in the tests' process, and what the ledger says of it."""
+"""Run the tasks of a recovery DAG in the tests' process, and read the result from the ledger."""
 
 from __future__ import annotations
 

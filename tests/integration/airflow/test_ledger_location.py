@@ -1,5 +1,7 @@
-"""However the ledger's place is said, command line, hook and database manager find the same one; see also the system
-tests, where a real task and a real trigger do."""
+"""Command line, hook and database manager find the same ledger, however its location is configured.
+
+The system tests check the same for a real task and a real trigger.
+"""
 
 from __future__ import annotations
 

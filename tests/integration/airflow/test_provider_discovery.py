@@ -1,4 +1,4 @@
-"""Airflow finds all that the provider has, without a warning, and names it as a person would look for it."""
+"""Airflow finds all parts of the provider, without a warning, and lists them under the expected names."""
 
 from __future__ import annotations
 

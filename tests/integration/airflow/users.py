@@ -1,4 +1,4 @@
-"""A pipeline whose batches tests deliver by hand, to a real Delta table and without Spark."""
+"""A pipeline whose batches a test delivers by hand, to a real Delta table and without Spark."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Small storms on real databases."""
+"""Short chaos and storm tests on real databases."""

@@ -1,4 +1,4 @@
-"""Chaos in small: a few crash points on every source and sink."""
+"""A short chaos test: a few crash points on every source and sink."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever the surroundings do behind a pipeline's back, its next run tells, or the target is as it has to be."""
+"""If a source, sink or ledger is changed between two runs, the next run reports the change or the target is right."""
 
 from __future__ import annotations
 

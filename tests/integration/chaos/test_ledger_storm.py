@@ -1,4 +1,4 @@
-"""The storm in small on both databases, and on ledgers broken on purpose; see ``tests/chaos/ledger_storm.py``."""
+"""A short ledger storm on both databases, and on ledgers with defects; see ``tests/chaos/ledger_storm.py``."""
 
 from __future__ import annotations
 

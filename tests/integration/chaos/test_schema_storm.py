@@ -1,4 +1,4 @@
-"""The storm of schema changes in small, and on rules broken on purpose; see ``tests/chaos/schema_storm``."""
+"""A short storm of schema changes, also with defects in the rules; see ``tests/chaos/schema_storm``."""
 
 from __future__ import annotations
 

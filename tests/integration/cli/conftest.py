@@ -1,6 +1,7 @@
-"""Fixtures of these tests: commands in this process and in others, a ledger that they find, and a Spark that stays.
+"""Fixtures of these tests: commands in this process and in others, their ledger, and a standing Spark driver.
 
-The commands in other processes are forks of one that has imported Airflow, which takes longer than most of them.
+A command in another process runs in a fork of a process that has imported Airflow, since importing Airflow takes longer
+than most commands.
 """
 
 from __future__ import annotations

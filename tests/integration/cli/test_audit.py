@@ -1,4 +1,4 @@
-"""``airflow ckpt audit --against-sink``, from a shell, on a real Delta table: they agree, then each kind of damage."""
+"""``airflow ckpt audit --against-sink`` on a real Delta table: they agree, and each kind of damage is found."""
 
 from __future__ import annotations
 

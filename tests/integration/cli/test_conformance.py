@@ -1,4 +1,4 @@
-"""``airflow ckpt validate --conformance``: the suite runs beside the target, and says what does not hold."""
+"""``airflow ckpt validate --conformance`` runs the conformance suite beside the target, and reports what fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``airflow ckpt database`` as a person calls it: many tables in one process, and each is a pipeline of its own."""
+"""``airflow ckpt database`` from a shell: many tables run in one process, each as a pipeline of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``airflow ckpt database`` with the tables of a MariaDB server, into PostgreSQL and on a Spark that stays."""
+"""``airflow ckpt database`` with tables of a MariaDB server as sources, into PostgreSQL, on a standing Spark driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Taking the ledger back to an older revision, and up again."""
+"""``airflow ckpt db downgrade`` takes the ledger to an older revision, and ``migrate`` to the newest again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``airflow ckpt dlq`` on real JSON lines and a real Delta table: list, show, export, replay once, discard by name."""
+"""``airflow ckpt dlq`` with real JSON lines and a real Delta table: list, show, export, replay and discard."""
 
 from __future__ import annotations
 

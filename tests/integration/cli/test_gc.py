@@ -1,4 +1,4 @@
-"""Deleting old history from a shell."""
+"""``airflow ckpt gc`` deletes old history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands of ``airflow ckpt`` can be called as a module, for an Airflow that takes none of providers."""
+"""``python -m airflow_provider_ckpt`` runs the commands of ``airflow ckpt`` for an Airflow that lacks them."""
 
 from __future__ import annotations
 

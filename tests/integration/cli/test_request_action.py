@@ -1,4 +1,4 @@
-"""Tests of actions given from a shell: hold, skip, drain and stop, with a run in progress or without."""
+"""Tests of actions on the command line: hold, skip, drain and stop, with and without a run in progress."""
 
 from __future__ import annotations
 

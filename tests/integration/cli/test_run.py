@@ -1,6 +1,6 @@
-"""``airflow ckpt`` and ``airflow db`` as a person calls them: real processes, real ledgers, no Airflow running.
+"""``airflow ckpt`` and ``airflow db`` from a shell: real processes and ledgers, without a running Airflow.
 
-The processes are forks of one that has imported Airflow, except where the import itself is looked at.
+The processes are forks of a process that has imported Airflow, except in tests of the import itself.
 """
 
 from __future__ import annotations

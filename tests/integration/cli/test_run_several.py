@@ -1,4 +1,4 @@
-"""``airflow ckpt run FILE...`` of several pipelines as a person calls it: one process, one result each."""
+"""``airflow ckpt run FILE...`` runs several pipelines in one process, and returns a result for each."""
 
 from __future__ import annotations
 

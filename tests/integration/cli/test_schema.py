@@ -1,4 +1,4 @@
-"""``airflow ckpt schema``: the versions of a table's columns, and a change that a person looks at and accepts."""
+"""``airflow ckpt schema``: show the schema versions of a table, and accept a changed column."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests of actions that need the sink's fence, from a shell: rewind, force stop, adopt; on a directory and Delta."""
+"""Tests of actions on the command line that raise the sink's fence: rewind, force stop, adopt.
+
+The sinks are a directory and a Delta table.
+"""
 
 from __future__ import annotations
 

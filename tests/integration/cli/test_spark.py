@@ -1,4 +1,4 @@
-"""``airflow ckpt spark`` as a person calls it: start, look, run, stop."""
+"""``airflow ckpt spark`` from a shell: start a standing driver, show it, use it in a run, and stop it."""
 
 from __future__ import annotations
 

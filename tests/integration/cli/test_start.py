@@ -1,4 +1,4 @@
-"""A pipeline that has not begun: users see ``start`` in place of the position before all others."""
+"""A pipeline that has not begun: users see ``start`` in place of the smallest position."""
 
 from __future__ import annotations
 

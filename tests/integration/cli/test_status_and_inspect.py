@@ -1,4 +1,4 @@
-"""Tests of the commands that show state: status, batches, partitions, the audit, the lease, all pipelines."""
+"""Tests of the commands that show state: status, inspect, audit, lease, and the list of pipelines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``airflow ckpt validate`` and ``plan``: what they say, and that nothing is changed by them."""
+"""``airflow ckpt validate`` and ``plan`` report correctly, and change nothing."""
 
 from __future__ import annotations
 

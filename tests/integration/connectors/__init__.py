@@ -1,1 +1,1 @@
-"""Conformance suites of sources and sinks, and each connector against the real thing."""
+"""Conformance suites of sources and sinks, and further tests of each connector against the real system."""

@@ -1,4 +1,4 @@
-"""Batches for the tests of sinks that write rows with one column ``id``, and what a sink has of them afterwards."""
+"""Batches for tests of sinks whose rows have one column ``id``, and functions that read the sink afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Interrupt a sink at a step of its work: end the process there, or let another process come in between."""
+"""Interrupt a sink at a step of its work: end its process there, or let another process run in between."""
 
 from __future__ import annotations
 

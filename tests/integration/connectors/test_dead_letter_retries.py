@@ -1,4 +1,4 @@
-"""A store that refuses dead letters is tried again, a second apart; the same for each, with the sink and elsewhere."""
+"""A store that refuses dead letters is tried again after a second; the same for every kind of store."""
 
 from __future__ import annotations
 

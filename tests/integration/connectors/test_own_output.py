@@ -1,4 +1,4 @@
-"""A files source recognises the files that its own pipeline writes, however the two paths are written."""
+"""A files source recognises the files that its own pipeline writes, however source and sink spell the path."""
 
 from __future__ import annotations
 

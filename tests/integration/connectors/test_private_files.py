@@ -1,4 +1,4 @@
-"""Files that the package writes for itself are readable by their user alone, whatever the umask, and follow no link."""
+"""Files that the package writes for itself are readable by their user only, and symbolic links are not followed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A reader at a shell, with a PostgreSQL server and a ledger of one's own."""
+"""Fixtures of these tests: a shell, a PostgreSQL server and a ledger, as a reader of the documentation has them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks of the documentation that are not run with the others, each with the reason."""
+"""List the code blocks of the documentation that are not run with the others, each with the reason."""
 
 from __future__ import annotations
 

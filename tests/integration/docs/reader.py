@@ -1,4 +1,4 @@
-"""Somebody who types what a page shows, on a machine where things are as the page supposes."""
+"""Type the commands of a documentation page, on a machine in the state that the page assumes."""
 
 from __future__ import annotations
 

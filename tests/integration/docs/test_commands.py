@@ -1,4 +1,4 @@
-"""Every command that a page shows, typed on a machine where things are as the page supposes."""
+"""Every command that a page of the documentation shows works on a machine in the state that the page assumes."""
 
 from __future__ import annotations
 

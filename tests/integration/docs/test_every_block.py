@@ -1,4 +1,4 @@
-"""The site builds without a warning, and every block of code in it is run, or read by what would read it."""
+"""The documentation builds without a warning, and every code block in it is run or parsed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each engine with a ledger and a database of the test's own; servers and standing drivers serve these tests."""
+"""Fixtures of these tests: each engine with a ledger and a database; servers and standing drivers are shared."""
 
 from __future__ import annotations
 

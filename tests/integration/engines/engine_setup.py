@@ -1,6 +1,6 @@
-"""Runs of pipelines on one engine or another, in this process or in one that may be killed.
+"""Run pipelines on each engine, in this process or in one that may be killed.
 
-As a script it is that process: it makes the run that a file describes.
+Run as a script, the module is that process: it executes the run that a file describes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Conformance tests of every engine, on every kind of Spark: the same records end in the same places."""
+"""Conformance tests of every engine on every kind of Spark: the same records end in the same places."""
 
 from __future__ import annotations
 

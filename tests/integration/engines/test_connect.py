@@ -1,4 +1,4 @@
-"""Tests of the ``connect`` engine alone: a server that others restart, and sessions that it closes."""
+"""Tests of the ``connect`` engine: a server that is restarted by others, and sessions that the server closes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""More than tables on a Spark Connect server: transactions of Kafka, and commits of an Iceberg table."""
+"""Connectors other than tables on a Spark Connect server: Kafka's transactions, and commits of an Iceberg table."""
 
 from __future__ import annotations
 

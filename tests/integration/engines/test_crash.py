@@ -1,6 +1,6 @@
-"""Spark, the run or both end in the middle of a wave: afterwards each record is in the target once, on every engine.
+"""Spark, the run or both end during a wave: afterwards the target has each record once, on every engine.
 
-How a standing driver is lost, and how a run on it is killed beside others, is in ``test_warm.py``.
+The loss of a standing driver, and kills of one of several runs on it, are tested in ``test_warm.py``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Directories and sockets that another user of the machine puts in the way of the warm engine are not used."""
+"""The warm engine does not use directories and sockets that another user of the machine has created at its paths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several pipelines in one process, on each engine: all targets are right, and one that fails stops no other."""
+"""Several pipelines run in one process on each engine: all targets are right, and a failure stops no other run."""
 
 from __future__ import annotations
 

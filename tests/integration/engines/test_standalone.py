@@ -1,4 +1,4 @@
-"""A cluster of two workers shares a run's lanes, and an executor that dies there is not missed."""
+"""A cluster of two workers shares a run's lanes, and the loss of an executor loses no record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ``submit`` engine on a real Spark: starting, secrets, losing it, and leaving nothing behind."""
+"""The ``submit`` engine with a real Spark: its start, secrets, the loss of Spark, and the removal of all files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The standing driver: started once, found by later runs, lost without harm, and nobody else's."""
+"""The standing driver is started once, found by later runs, lost without harm, and used by its own user only."""
 
 from __future__ import annotations
 

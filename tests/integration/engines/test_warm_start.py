@@ -1,4 +1,4 @@
-"""The head start on a real Java and Spark: made after a first run, used by the next, and missed by none."""
+"""The class archive with a real Java and Spark: created after a first run, used by the next, and optional."""
 
 from __future__ import annotations
 

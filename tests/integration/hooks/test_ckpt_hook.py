@@ -1,4 +1,4 @@
-"""The button in Airflow's connection form: what it says of every state of a ledger, and what it never says."""
+"""The *Test* button of Airflow's connection form: its message for every state of a ledger, without secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run's commands to the ledger, in one line each; the sink is a list of receipts."""
+"""Send a run's commands to the ledger, each with one call; the sink is a list of receipts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger itself refuses an action without an actor, and one that gives something up without a reason."""
+"""The ledger refuses an action without an actor, and an action that gives something up without a reason."""
 
 from __future__ import annotations
 

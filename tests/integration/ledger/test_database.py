@@ -1,4 +1,4 @@
-"""Opening a ledger, and what a person reads when it cannot be."""
+"""Opening a ledger, and the error messages if it cannot be opened."""
 
 from __future__ import annotations
 

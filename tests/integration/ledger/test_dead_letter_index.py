@@ -1,4 +1,4 @@
-"""The index of dead letters on both databases: states, what a replay's receipts say, and what outlives the ledger."""
+"""The dead letter index on both databases: states, the receipts of replays, and a lost ledger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collecting what is old: what goes, what stays, and that a run can go on beside it."""
+"""Garbage collection: which rows are deleted and which remain, while runs go on."""
 
 from __future__ import annotations
 

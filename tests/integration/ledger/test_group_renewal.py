@@ -1,4 +1,4 @@
-"""The renewal of several leases: one statement, the same decisions as for a single lease, and no wait for any row."""
+"""One statement renews several leases, with the same decisions as for a single lease, and waits for no locked row."""
 
 from __future__ import annotations
 

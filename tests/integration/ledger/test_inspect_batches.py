@@ -1,4 +1,4 @@
-"""Tests of the inspection of one batch, one partition and all waiting work; and of dry runs."""
+"""Tests of the inspection of a batch, a partition, and all unresolved batches; and of dry runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lease: who gets it, when it may be taken over, and that every command of an older epoch is refused."""
+"""The lease: who gets it, when it may be taken over, and the refusal of every command of an older epoch."""
 
 from __future__ import annotations
 

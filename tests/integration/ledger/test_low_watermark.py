@@ -1,4 +1,4 @@
-"""The low watermark: it follows the checkpoint at the window's distance, and receipts are merged below it."""
+"""The low watermark follows the checkpoint at the distance of the window, and receipts are merged below it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the pipeline measures beyond its partitions, on both databases."""
+"""Tests of the pipeline's measures that are not per partition, on both databases."""
 
 from __future__ import annotations
 

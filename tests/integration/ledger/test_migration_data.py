@@ -1,4 +1,4 @@
-"""Migrations carry what a ledger holds, up and down, and what they make does not depend on the way there."""
+"""Migrations keep a ledger's data when they upgrade and downgrade it, whatever the revisions on the way."""
 
 from __future__ import annotations
 

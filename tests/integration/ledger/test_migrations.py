@@ -1,4 +1,4 @@
-"""Migrations on both databases: they make what the code expects, go back and forth, and leave other tables alone."""
+"""Migrations on both databases create the expected schema, can be undone, and do not touch other tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queries of the page in Airflow: everything at once, in a bounded number of pieces, and page by page."""
+"""Queries for the page in Airflow return consistent answers, in a bounded number of pieces, and page by page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A command loads the batches that it is about, and decides as if it had loaded them all."""
+"""A command loads only the batches that it concerns, and decides as if it had loaded all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of adding work: declaration, first start, planning, and the begin of attempts."""
+"""Tests of the declaration, the first start, planning, and the begin of attempts."""
 
 from __future__ import annotations
 

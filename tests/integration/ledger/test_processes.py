@@ -1,4 +1,4 @@
-"""Several processes on one ledger: nothing is lost, nothing is granted twice."""
+"""Several processes use one ledger: nothing is lost, and no lease is granted twice."""
 
 from __future__ import annotations
 

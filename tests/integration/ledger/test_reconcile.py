@@ -1,4 +1,4 @@
-"""A run first makes the ledger agree with the sink, even a ledger that was restored from a backup."""
+"""A run first reconciles the ledger with the sink, even a ledger that was restored from a backup."""
 
 from __future__ import annotations
 

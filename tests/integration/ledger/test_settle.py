@@ -1,4 +1,4 @@
-"""Tests of the end of attempts: receipts, failures by the policy's decisions, a lost Spark, a cancelled run."""
+"""Tests of the end of attempts: receipts, failures under the delivery policy, a lost Spark, a cancelled run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger stays small and its commands few: both follow the number of gaps, not the number of batches."""
+"""The size of the ledger and the cost of its commands depend on the number of gaps, not of batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LedgerDriver that wait for the holder of the lease keep their order."""
+"""Actions that wait for the holder of the lease keep their order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traces that the storm has found, each as short as it could be made; see ``tests/chaos/ledger_storm.py``."""
+"""Shortest sequences of commands with which the storm found defects; see ``tests/chaos/ledger_storm.py``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The notifier with a real ledger: whom it tells of what, and by which channels."""
+"""The notifier with a real ledger: which notices it sends, and by which channels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""People's acts as tasks, on a real ledger and a real Delta table: what they do, and whom the audit log names."""
+"""Operators for users' actions, with a real ledger and Delta table: their effects, and the actors in the audit log."""
 
 from __future__ import annotations
 

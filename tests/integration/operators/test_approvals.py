@@ -1,4 +1,4 @@
-"""An approval holds for what was shown, for one use, for a while, and only if a person gave it."""
+"""An approval is valid for the displayed action only, for one use, for a limited time, and only from a user."""
 
 from __future__ import annotations
 

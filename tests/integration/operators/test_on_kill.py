@@ -1,4 +1,4 @@
-"""A killed task leaves its attempts cancelled and the lease free in a real ledger, if the ledger answers in time."""
+"""A killed task cancels its attempts and releases its lease in a real ledger, if the ledger answers in time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A remedy from its preview to its report, on a real ledger and a real Delta table; the tasks run in this process."""
+"""A recovery from preview to report with a real ledger and a real Delta table; the tasks run in this process."""
 
 from __future__ import annotations
 

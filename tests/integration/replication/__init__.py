@@ -1,1 +1,1 @@
-"""Whole runs against real PostgreSQL and Spark."""
+"""Whole runs with real PostgreSQL and Spark."""

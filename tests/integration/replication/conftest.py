@@ -1,4 +1,4 @@
-"""A database with orders, and a replication of them that tests vary."""
+"""Fixtures of these tests: a database with orders, and a replication of them that tests vary."""
 
 from __future__ import annotations
 

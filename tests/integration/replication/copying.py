@@ -1,4 +1,4 @@
-"""Two topics and a pipeline from one to the other: what the tests of Kafka on both sides share."""
+"""Two topics and a pipeline between them, for the tests with Kafka as source and sink."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Targets of a refresh for tests that every sink with ``mode: replace`` passes."""
+"""Targets of a refresh for tests that every sink with ``mode: replace`` must pass."""
 
 from __future__ import annotations
 

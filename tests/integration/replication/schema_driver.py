@@ -1,4 +1,4 @@
-"""A source and a target whose columns change: rows, versions, and how both differ."""
+"""A source and a target whose columns change, with their rows and schema versions."""
 
 from __future__ import annotations
 

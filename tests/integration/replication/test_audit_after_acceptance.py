@@ -1,4 +1,4 @@
-"""After a person accepted a sink, its audit agrees: the accepted loss is listed, and only a new one is a difference."""
+"""After a user has accepted a changed sink, its audit lists the accepted loss, and reports only new differences."""
 
 from __future__ import annotations
 

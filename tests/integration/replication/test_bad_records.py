@@ -1,4 +1,4 @@
-"""100,000 rows of which 50 break a constraint of the target: those 50 cost themselves and nothing else."""
+"""Rows that violate a constraint of the target, 50 of 100,000, become dead letters; all others are delivered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dead letters in a place of their own: there before the receipt, counted by it; the run halts if they cannot be."""
+"""A separate dead letter store: letters are stored before the receipt, which counts them; else the run halts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dead letters on real PostgreSQL and Spark: 50 bad rows, the target mended, replayed once, and never twice."""
+"""Dead letters with real PostgreSQL and Spark: 50 bad rows are replayed once after the target was corrected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PostgreSQL's infinity, and times that Spark cannot count, cost their record where they would become another time."""
+"""Records with PostgreSQL's infinity, or times that Spark cannot represent, are rejected if the time would change."""
 
 from __future__ import annotations
 

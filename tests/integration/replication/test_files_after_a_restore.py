@@ -1,4 +1,4 @@
-"""A ledger that was restored or lost takes the files that it has forgotten from the sink, in the order they had."""
+"""A restored or lost ledger gets the discovered files back from the sink, in their original order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs of several tables in one process: their leases are renewed together, and they work in turns by records."""
+"""Runs of several tables in one process: their leases are renewed together, and they take turns by records."""
 
 from __future__ import annotations
 

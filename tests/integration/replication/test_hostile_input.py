@@ -1,4 +1,4 @@
-"""Hostile records from files and topics into every sink: each costs itself, no run fails, and no byte is changed."""
+"""Hostile records from files and topics into every sink: only these are rejected, unchanged, and no run fails."""
 
 from __future__ import annotations
 

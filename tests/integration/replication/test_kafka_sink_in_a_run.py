@@ -1,4 +1,4 @@
-"""A run whose Kafka sink lost its receipts, or whose target is another topic by now, sends nothing."""
+"""A run whose Kafka sink lost its receipts, or whose target topic was created again, sends nothing."""
 
 from __future__ import annotations
 

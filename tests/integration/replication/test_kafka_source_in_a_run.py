@@ -1,4 +1,4 @@
-"""Runs whose Kafka source has messages that cannot be read yet, is another topic by now, or lost some of its log."""
+"""Runs with a Kafka source that has open transactions, was created again, or lost a part of its log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Delta table that other writers never leave alone: the run fails as in an outage, and nobody's attempt is spent."""
+"""A Delta table to which others write all the time: the run fails as in an outage, and no attempt is counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole runs into Delta and Iceberg tables some of whose receipts are lost or altered: refused, then accepted."""
+"""Runs into Delta and Iceberg tables with lost or altered receipts are refused, until a user accepts the loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that come below the checkpoint of a PostgreSQL source: told by a run, found by recover, and read just once."""
+"""Late rows of a PostgreSQL source: a run reports them, ``recover`` finds them, and they are read once."""
 
 from __future__ import annotations
 

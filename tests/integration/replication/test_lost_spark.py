@@ -1,4 +1,4 @@
-"""A batch that takes Spark itself with it, as on a local master, costs itself: it runs alone, and then it is held."""
+"""A batch that crashes Spark on a local master affects only itself: it is run alone, and then held."""
 
 from __future__ import annotations
 

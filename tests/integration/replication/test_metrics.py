@@ -1,4 +1,4 @@
-"""The numbers of whole runs: what goes well, what fails and is tried again, and what a refused run tells."""
+"""Metrics of whole runs: deliveries, failures and retries, and a refused run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pipeline that would read its own output is refused by key before anything is sent."""
+"""A pipeline that would read its own output is refused, with the key at fault, before a run sends anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keys of the delivery policy in whole runs: when work is settled, how it is spread, and what an error costs."""
+"""The keys of the delivery policy in whole runs: settlement, distribution over lanes, and the effect of errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refreshes of a whole table: each run replaces all rows at once, unless a person has to decide first."""
+"""Refreshes of a whole table: each run replaces all rows at once, unless a user must decide first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refreshes that take the place of the target: it stays the same table for all who use it, or the swap is refused."""
+"""Refreshes that swap the staging table for the target: users keep their table, or the swap is refused."""
 
 from __future__ import annotations
 

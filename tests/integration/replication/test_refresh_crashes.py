@@ -1,4 +1,4 @@
-"""Refreshes that are killed at any point: readers see whole generations, each newer than the one before."""
+"""Refreshes that are killed at any point: readers see complete generations, each at least as new as the last."""
 
 from __future__ import annotations
 

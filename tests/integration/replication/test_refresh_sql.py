@@ -1,4 +1,4 @@
-"""Refreshes of a whole table of MariaDB or SQLite, which one query reads."""
+"""Refreshes of whole MariaDB and SQLite tables, each of which one query reads."""
 
 from __future__ import annotations
 

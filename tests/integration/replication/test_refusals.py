@@ -1,6 +1,6 @@
-"""A run that cannot work is refused, before Spark starts where possible, in one clear line that says what to do.
+"""A run that cannot work is refused, if possible before Spark starts, with one line that says what to do.
 
-The ledger is unharmed each time: the lease is free, nothing is in flight, and the corrected pipeline delivers once.
+The ledger is not harmed: the lease is free, nothing is in flight, and the corrected pipeline delivers each record once.
 """
 
 from __future__ import annotations

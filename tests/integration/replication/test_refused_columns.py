@@ -1,4 +1,4 @@
-"""Rows with a value in a column that the policy refuses become dead letters, and are delivered once it is admitted."""
+"""Rows with a value in a refused column become dead letters, and are delivered once the policy allows the column."""
 
 from __future__ import annotations
 

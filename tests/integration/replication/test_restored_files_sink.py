@@ -1,4 +1,4 @@
-"""A files sink whose directory or bookkeeping went is told before anything is sent, and so is a file that is gone."""
+"""A files sink that lost its directory, its bookkeeping or a file is reported before a run sends anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole runs into Delta and Iceberg tables that were restored, rolled back or lost receipts: told, then mended."""
+"""Runs into restored, rolled back or damaged Delta and Iceberg tables report it; then the tables are repaired."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sink that went back in time, was made anew or is another one is refused before anything is sent to it."""
+"""A sink that was restored, created again or replaced is refused before a run sends anything to it."""
 
 from __future__ import annotations
 

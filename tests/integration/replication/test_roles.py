@@ -1,4 +1,4 @@
-"""Pipelines under roles with few rights, on a real PostgreSQL: they run, and nothing beyond that is allowed."""
+"""Pipelines under roles with few privileges on a real PostgreSQL run, and may do nothing else."""
 
 from __future__ import annotations
 

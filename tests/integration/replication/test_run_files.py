@@ -1,4 +1,4 @@
-"""From files to files on a real Spark: every format read and written, each record once, bad ones found and replayed."""
+"""Runs from files to files on a real Spark: in every format each record is delivered once, and bad ones replayed."""
 
 from __future__ import annotations
 

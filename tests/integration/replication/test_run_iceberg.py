@@ -1,4 +1,4 @@
-"""JSON lines become rows of an Iceberg table: each once, from run to run, whatever is lost between them."""
+"""Runs from JSON lines to an Iceberg table: each record becomes one row, whatever is lost between runs."""
 
 from __future__ import annotations
 

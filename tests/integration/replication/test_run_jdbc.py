@@ -1,4 +1,4 @@
-"""Whole runs from a table that Spark reads by JDBC: once, with dead letters, through failures of source and sink."""
+"""Runs from a table that Spark reads by JDBC: each record once, with dead letters, despite failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages of a topic become rows of a table: each once, from run to run, whatever happens to the topic meanwhile."""
+"""Runs from a topic to a table: each message becomes one row, whatever happens to the topic between runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From topic to topic: each message once for consumers of committed ones, and unchanged unless it is transformed."""
+"""Runs from topic to topic: consumers of committed messages get each message once, unchanged without a transform."""
 
 from __future__ import annotations
 

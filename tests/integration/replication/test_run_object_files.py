@@ -1,4 +1,4 @@
-"""From objects to a Delta table in the same store, on a real Spark: each format, each record once."""
+"""Runs from objects to a Delta table in the same store, on a real Spark: each record once, in each format."""
 
 from __future__ import annotations
 

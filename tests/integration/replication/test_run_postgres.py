@@ -1,4 +1,4 @@
-"""Whole runs from table to table: what is new, once; by transform, by key, and through an outage."""
+"""Runs from table to table deliver new rows once; with a transform, with upserts, and despite an outage."""
 
 from __future__ import annotations
 

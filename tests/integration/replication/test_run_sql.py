@@ -1,4 +1,4 @@
-"""Whole runs to and from databases by SQLAlchemy: PostgreSQL to MariaDB, MariaDB to MariaDB, SQLite to PostgreSQL."""
+"""Runs with databases through SQLAlchemy: PostgreSQL to MariaDB, MariaDB to MariaDB, SQLite to PostgreSQL."""
 
 from __future__ import annotations
 

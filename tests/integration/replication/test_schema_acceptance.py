@@ -1,4 +1,4 @@
-"""A user accepts changed columns that the policy freezes: the next run follows exactly these, once."""
+"""A user accepts changed columns that the policy freezes; the next run follows exactly this change, once."""
 
 from __future__ import annotations
 

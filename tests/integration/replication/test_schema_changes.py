@@ -1,4 +1,4 @@
-"""Changes of a source's columns between and during runs: the target gets them, and rows are those of their version."""
+"""Changes of a source's columns between and during runs reach the target; rows have the columns of their version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes of a source's columns reach Delta and Iceberg tables, and rows are those of their version."""
+"""Changes of a source's columns reach Delta and Iceberg tables; rows have the columns of their version."""
 
 from __future__ import annotations
 

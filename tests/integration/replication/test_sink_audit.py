@@ -1,4 +1,4 @@
-"""``audit --against-sink`` on PostgreSQL: ledger and sink agree after a run with bad rows, then each kind of damage."""
+"""``audit --against-sink`` on PostgreSQL: ledger and sink agree after bad rows, and each kind of damage is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``audit --against-sink`` on Kafka: they agree after bad messages, then each kind of damage."""
+"""``audit --against-sink`` on Kafka: ledger and sink agree after bad messages, and each kind of damage is found."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""StreamForge's seven failure scenarios and its three tests, each by its name, on a real broker.
+"""StreamForge's seven failure scenarios and its three tests, under their names, with a real broker.
 
-What StreamForge calls committing an offset is here settling a batch in the ledger: the sink's own transaction has
-committed by then. Where StreamForge expects duplicates, there are none for a consumer of committed messages, since a
-run reads the sink's receipts before it sends anything.
+StreamForge commits an offset where this package settles a batch in the ledger; the sink's own transaction has committed
+before that. Where StreamForge expects duplicates, a consumer of committed messages gets none here, since a run reads
+the sink's receipts before it sends anything.
 """
 
 from __future__ import annotations

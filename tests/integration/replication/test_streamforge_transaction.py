@@ -1,6 +1,7 @@
-"""StreamForge's commit failures once more, of the other commit that there is here: that of the sink's own transaction.
+"""StreamForge's commit failures, applied to the commit of the sink's own transaction.
 
-A broker behind a proxy commits, and its answer is lost, once or for good: what became of the batch is unknown.
+A broker behind a proxy commits, and its response is lost, once or permanently. The outcome of the batch is then unknown
+to the run.
 """
 
 from __future__ import annotations

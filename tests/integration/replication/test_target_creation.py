@@ -1,4 +1,4 @@
-"""``sink.create``: a run creates a missing target from the source's columns, and nothing else ever does."""
+"""``sink.create``: a run creates a missing target from the source's columns; without it, no target is created."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A wave obeys ``run.time_budget`` even inside one record: it is cancelled, and its batch costs itself alone."""
+"""A wave obeys ``run.time_budget`` even during one record: it is cancelled, and only the batch of this record fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two runs of one pipeline at the same time: the second waits or is refused, and a paused first one is fenced."""
+"""Two runs of one pipeline at once: the second waits or is refused, and a suspended first run is fenced."""
 
 from __future__ import annotations
 

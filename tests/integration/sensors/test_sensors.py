@@ -1,4 +1,4 @@
-"""Sensors and their triggers on a real ledger, source and Delta table; poked, deferred, and fired by what happens."""
+"""Sensors and their triggers with a real ledger, source and Delta table: poked, deferred, and fired."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Tests of what runs in Spark, on a real local session."""
+"""Tests of the code that runs in Spark, on a real local session."""

@@ -1,4 +1,4 @@
-"""Sends a few records through the transform and gives back what it made of each."""
+"""Send a few records through the transform, and return the verdict and the values of each."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A source that makes up its rows and a sink that writes down what it was given, to see how lanes treat both.
+"""Source that generates its rows and sink that records what it gets, to test how lanes call them.
 
-Both run in Spark's Python workers. What each batch shall do is named by its seq.
+Both run in Spark's Python workers. The seq of a batch decides what happens to it.
 """
 
 from __future__ import annotations

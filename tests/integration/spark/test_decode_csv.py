@@ -1,4 +1,4 @@
-"""A CSV record (RFC 4180) has exactly the schema's fields; everything else is dead-lettered unchanged."""
+"""A CSV record (RFC 4180) must have exactly the schema's fields; any other record is dead-lettered unchanged."""
 
 from __future__ import annotations
 

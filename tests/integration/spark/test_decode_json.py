@@ -1,4 +1,4 @@
-"""A JSON record is exactly one strict JSON object that fits the schema; everything else is dead-lettered unchanged."""
+"""A JSON record must be one strict JSON object that fits the schema; any other record is dead-lettered unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A message's value is decoded; its key, headers and timestamp can be named beside the columns that come of it."""
+"""A message's value is decoded; expressions may also use its key, headers and timestamp."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``where`` and ``select`` give every record its own verdict; an expression that raises costs only its record."""
+"""``where`` and ``select`` give each record a verdict; an expression that raises an error rejects only its record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""With only JSON to decode, plain batches never reach the JVM; a batch with any other record is repeated there."""
+"""If only JSON is decoded, flat records do not pass through the JVM; a batch with another record is run again there."""
 
 from __future__ import annotations
 

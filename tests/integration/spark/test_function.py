@@ -1,4 +1,4 @@
-"""A user's Python function in real lanes: behind Spark's part and before the sink, batch by batch and in order."""
+"""A user's Python function runs in lanes, after Spark's part and before the sink, batch by batch and in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hostile CSV records: what Python's own csv module refuses is rejected, with its bytes; the rest arrives whole."""
+"""Hostile CSV records: a record that Python's csv module refuses is rejected with its bytes; others arrive whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The transform on hostile records: what a strict, independent parser refuses is rejected; the rest arrives whole."""
+"""Hostile JSON records: a record that a strict, independent parser refuses is rejected; others arrive whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lane works through its batches in order, each whole; one that fails is told of and takes no neighbour with it."""
+"""A lane delivers its batches in order and completely; a failed batch is reported and does not affect others."""
 
 from __future__ import annotations
 

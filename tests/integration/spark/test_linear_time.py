@@ -1,7 +1,8 @@
-"""No record takes more time than its length allows: what meets data is linear, in Spark, in Arrow and in Python.
+"""The time for a record grows linearly with its length, in Spark, in Arrow and in Python.
 
-Each record is long, and made to keep one expression or parser busy. It is judged at growing lengths, so that a defect
-shows before it takes hours: at each length within an absolute bound, and at twice the length in about twice the time.
+Each record is long, and made to keep one expression or parser busy. It is processed at growing lengths, so that a
+defect shows before it takes hours: each length must take less than a fixed time, and twice the length about twice the
+time.
 """
 
 from __future__ import annotations

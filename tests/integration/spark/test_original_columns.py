@@ -1,4 +1,4 @@
-"""A rejected row's columns come out of the text that carries them as they went in, whatever their type and value."""
+"""The columns of a rejected row survive the conversion to text and back, for every type and value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A standing driver on a session of this process: what it answers, and when it ends."""
+"""A standing driver on this process's session: its answers, and when it ends."""
 
 from __future__ import annotations
 

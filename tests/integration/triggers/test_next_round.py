@@ -1,4 +1,4 @@
-"""The trigger of a deferred retry, on a real ledger: the lease outlives its time to live while it waits."""
+"""The trigger of a deferred retry with a real ledger: it renews the lease while it waits."""
 
 from __future__ import annotations
 

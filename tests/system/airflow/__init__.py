@@ -1,1 +1,1 @@
-"""Tests on one real Airflow: PostgreSQL metadata, scheduler, local executor, triggerer, API server with users."""
+"""Tests with one real Airflow: PostgreSQL metadata, scheduler, local executor, triggerer, API server with users."""

@@ -1,8 +1,9 @@
-"""The one Airflow of these tests; they all run in one process, so that it is started once (see ``placement.py``).
+"""Fixtures with the Airflow of these tests. All of them run in one process, so that it is started once.
 
-Most of them wait for most of their time: for a scheduler, a heartbeat, a Spark that starts. Those of a module that is
-marked ``beside`` are played in threads meanwhile, from the start of this Airflow; their turn is then to tell what came
-of it. Each has a pipeline of its own, and uses no other fixture than ``deployment``.
+Most tests wait most of their time: for a scheduler, a heartbeat, or the start of Spark. The tests of a module with the
+mark ``beside`` run in threads from the start of this Airflow on, beside the others; when it is their turn, they only
+report the result. Each of them has its own pipeline, and uses no other fixture than ``deployment``. See also
+``placement.py``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The DAG of ``test_database.py``: a table is dropped after the look at the database and before its tables are run."""
+"""DAG of ``test_database.py``: a table is dropped after the tables were found and before they are replicated."""
 
 from __future__ import annotations
 

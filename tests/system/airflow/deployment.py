@@ -1,7 +1,7 @@
-"""Support for the tests of one Airflow: pipelines from files into PostgreSQL, gates that hold a run, the trace.
+"""Support for the tests of one Airflow: pipelines from files into PostgreSQL, gates that stop a run, and the trace.
 
-Each test has a pipeline, a DAG and a target table of one name. A target's trigger waits for the table's gate, so a test
-can stop a run while its rows are being written, and be sure of where it stands.
+Each test has a pipeline, a DAG and a target table of the same name. A trigger of the target waits for the table's gate.
+So a test can stop a run while it writes rows, and knows how far it has come.
 """
 
 from __future__ import annotations

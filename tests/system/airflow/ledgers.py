@@ -1,4 +1,4 @@
-"""Ledgers to which connections of each kind lead."""
+"""Ledgers for connections of each type."""
 
 from __future__ import annotations
 

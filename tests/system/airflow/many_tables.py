@@ -1,4 +1,4 @@
-"""The tables of ``test_database.py``: six sources, their targets, and the file that declares them all."""
+"""Tables of ``test_database.py``: six sources, their targets, and the file that declares all of them."""
 
 from __future__ import annotations
 

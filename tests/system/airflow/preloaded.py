@@ -1,4 +1,4 @@
-"""A plugin by which the scheduler imports the provider before it forks its workers, so that no task has to."""
+"""Airflow plugin that imports the provider in the scheduler before it forks its workers, to save time in each task."""
 
 import airflow_provider_ckpt.connectors.files.source
 import airflow_provider_ckpt.connectors.postgres.sink

@@ -1,4 +1,4 @@
-"""The recovery DAG of these tests, for all that is declared beside this file; and one where only ada may approve."""
+"""Recovery DAGs of these tests: one for all declarations beside this file, and one in which only ada may approve."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The DAGs of these tests: one for each declaration beside this file, of the kind that its folder says."""
+"""DAGs of these tests: one for each declaration beside this file, of the kind that its folder stands for."""
 
 from __future__ import annotations
 

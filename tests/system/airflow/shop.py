@@ -1,4 +1,4 @@
-"""The pipelines of ``test_page_stories.py``: what each needs in the store, and what has happened to it before."""
+"""Pipelines of ``test_page_stories.py``: the tables that each needs, and the events before the test."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The task group on Airflow's own pages, in a real browser: the graph of a run shows which tasks ran.
+"""The graph of a DAG run on Airflow's pages, in a real browser, shows which tasks of the task group ran.
 
-``make screenshots`` takes the documentation's picture by this test.
+``make screenshots`` makes the documentation's picture with this test.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Many tables in one DAG: a table that fails and one that is dropped stop no other; clearing repeats what has work."""
+"""Many tables in one DAG: a failing or dropped table stops no other; a cleared task repeats only tables with work."""
 
 from __future__ import annotations
 

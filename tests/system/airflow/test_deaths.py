@@ -1,4 +1,4 @@
-"""A worker is killed at a moment that gates and locks make certain."""
+"""A worker is killed at exact moments, which gates and locks determine."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Whoever may edit a recovery run but not approve it tries over the REST API to have something done all the same.
+"""A user who may edit a recovery run, but not approve it, cannot have an action carried out over the REST API.
 
-Here ``ada`` alone may approve; ``oscar`` may trigger, clear, mark tasks and write XComs.
+Here only ``ada`` may approve; ``oscar`` may trigger, clear, mark tasks, and write XComs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tests of a run in flight that a user or another run interferes with; Spark waits at a closed gate."""
+"""Tests of a run in progress with which a user or another run interferes; Spark waits at a closed gate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of a real Airflow's reports of a run: metrics, lineage, notices; tasks and triggers find the ledger."""
+"""Tests of metrics, lineage and notices from a real Airflow, and of tasks and triggers that find the ledger."""
 
 from __future__ import annotations
 

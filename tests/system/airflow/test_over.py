@@ -1,4 +1,4 @@
-"""Tests of a user's changes to a finished run in Airflow: clear it, mark it, backfill, delete the DAG."""
+"""Tests of a user's changes to a finished DAG run: clear it, mark it, backfill, delete the DAG."""
 
 from __future__ import annotations
 

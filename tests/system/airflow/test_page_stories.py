@@ -1,7 +1,7 @@
-"""A night on the page, in a real browser with real runs: a blocked pipeline, changed columns, a refresh, a lost ledger.
+"""The page in a real browser with real runs: a blocked pipeline, changed columns, a refresh, and a lost ledger.
 
-The tests tell one story and build on each other. ``AUTH_MANAGERS`` names the auth managers under which it is told, in
-``make test-page`` both: under the simple one in the Airflow that all tests share, under FAB's in one of its own.
+The tests are one story and depend on each other. ``AUTH_MANAGERS`` names the auth managers with which they run: with
+the simple one in the Airflow that all tests share, with FAB's in a separate one. ``make test-page`` uses both.
 """
 
 from __future__ import annotations

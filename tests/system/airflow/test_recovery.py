@@ -1,4 +1,4 @@
-"""The recovery DAG over the REST API: who may trigger and approve it, what is done then, and what the trail keeps."""
+"""The recovery DAG over the REST API: who may trigger and approve it, its effects, and its entries in the audit log."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The recovery DAG on Airflow's own pages, in a real browser: form, approval and result; a viewer is refused.
+"""The recovery DAG on Airflow's pages, in a real browser: form, approval and result; a viewer is refused.
 
-``make screenshots`` takes the documentation's pictures by these tests.
+``make screenshots`` makes the documentation's pictures with these tests.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Scheduler and triggerer are killed under three runs and started anew: each record arrives once."""
+"""Scheduler and triggerer are killed during three runs and restarted: each record is delivered once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators, sensors and assets on a real scheduler and triggerer: an expanded group, a function, a watcher."""
+"""Operators, sensors and assets with a real scheduler and triggerer: a mapped group, a Python function, a watcher."""
 
 from __future__ import annotations
 

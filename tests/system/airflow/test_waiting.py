@@ -1,4 +1,4 @@
-"""A retry that waits in a real triggerer: the lease outlives its time to live, and a takeover ends the wait."""
+"""A retry waits in a real triggerer: its lease is renewed meanwhile, and a takeover of the lease ends the wait."""
 
 from __future__ import annotations
 

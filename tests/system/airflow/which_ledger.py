@@ -1,4 +1,4 @@
-"""A task and a trigger that say which ledger they find, by its id; for a DAG of the system tests."""
+"""Task and trigger that return the id of the ledger that they find, for a DAG of the system tests."""
 
 from __future__ import annotations
 

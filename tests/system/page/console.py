@@ -1,4 +1,4 @@
-"""Errors that a browser's console reports."""
+"""Collect the errors that a browser's console reports."""
 
 from __future__ import annotations
 

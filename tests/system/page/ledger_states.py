@@ -1,4 +1,4 @@
-"""A ledger whose pipelines are in all the states that a page shows, and dead letters in a sink."""
+"""Ledger whose pipelines are in all states that the page shows, and dead letters in a sink."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The API of the page in Airflow's API server: who may do what, and the way from the list to an action that is done."""
+"""The page's API in Airflow's API server: the rights of users, and the steps from the list to an applied action."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The page Replication in a real browser: every view, its accessibility, and a held batch that is released.
+"""The page *Replication* in a real browser: every view, its accessibility, and the release of a held batch.
 
-``make screenshots`` takes the documentation's pictures by these tests.
+``make screenshots`` makes the documentation's pictures with these tests.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Asks every route of the page's API as every kind of user, and from every origin, under an auth manager of Airflow's.
+"""Request every route of the page's API as every kind of user and from every origin, under an auth manager.
 
 ``python -m tests.system.page.walk simple|fab LEDGER_URL ANSWERS`` builds Airflow's API server in this process, with
 AIRFLOW_HOME and its settings from the environment, and writes the answers to a file as JSON. The routes are those of
-the app, so that no new one is left out. Every request is one that is answered with 200 if the user may send it.
+the app, so new routes are included. Each request would be answered with 200 if the user had the right to send it.
 """
 
 from __future__ import annotations

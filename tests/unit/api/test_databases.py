@@ -1,4 +1,4 @@
-"""The tables of a database are summed up in one row; what is not delivered is never counted as done."""
+"""The tables of a database are summed up in one row; a table with undelivered records never counts as done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The health of a pipeline, and the sentence that says why."""
+"""The health of a pipeline, and the sentence that explains it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The OpenAPI document is complete, and the committed one, from which the page's types are made, is the newest."""
+"""The OpenAPI document is complete, and the committed file, from which the page's types are made, is up to date."""
 
 from __future__ import annotations
 

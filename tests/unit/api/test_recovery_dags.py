@@ -1,4 +1,4 @@
-"""The page finds the recovery DAGs of a pipeline among all DAGs with the tag, in few queries."""
+"""The page finds the recovery DAGs of a pipeline among all DAGs with the tag, with few queries."""
 
 from __future__ import annotations
 

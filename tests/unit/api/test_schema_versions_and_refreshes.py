@@ -1,4 +1,4 @@
-"""The API's models of schema versions on a number line, and of refreshes that are not published."""
+"""The API's models of schema versions on a number line, and of unpublished refreshes."""
 
 from __future__ import annotations
 

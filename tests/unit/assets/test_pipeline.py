@@ -1,4 +1,4 @@
-"""A pipeline's asset: its URI, and when a run gives an event."""
+"""A pipeline's asset: its URI, and the runs that emit an event."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The accounts of a trial: they balance for what is right, and say what is wrong."""
+"""The check of a trial accepts right results, and reports each wrong one."""
 
 from __future__ import annotations
 

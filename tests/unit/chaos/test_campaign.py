@@ -1,4 +1,4 @@
-"""A campaign passes only if it struck as often as it was told to, everywhere, and nothing was wrong."""
+"""A campaign passes only if it injected as many faults as requested, in all places, and nothing was wrong."""
 
 from __future__ import annotations
 

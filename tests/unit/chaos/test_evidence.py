@@ -1,4 +1,4 @@
-"""The crash test's judge finds every fault that it is there to find."""
+"""The crash test's judge finds every fault that it must find."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The crash test's plan kills each kind of process often enough, and at many places."""
+"""The crash test's plan kills each kind of process often enough, and at many points of a run."""
 
 from __future__ import annotations
 

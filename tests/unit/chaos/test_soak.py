@@ -1,4 +1,4 @@
-"""Figures that the soak takes for a growth, and the runs at which it strikes."""
+"""Figures that the soak test considers as growth, and the runs into which it injects faults."""
 
 from __future__ import annotations
 

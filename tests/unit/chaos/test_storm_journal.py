@@ -1,4 +1,4 @@
-"""A journal says afterwards what was tried, what was acknowledged, and what nobody lived to hear."""
+"""A journal shows which commands were tried, which were acknowledged, and which got no answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The storm's oracle finds every fault that it is there to find, and none where there is none."""
+"""The storm's judge finds every fault that it must find, and reports none where there is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every command can be called, takes what all of them share, and is documented with its options."""
+"""Every command can be called, has the common arguments, and is documented with its options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cells of the tables that people read."""
+"""Formatting of cells in tables of the command line."""
 
 from __future__ import annotations
 

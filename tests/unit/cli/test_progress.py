@@ -1,4 +1,4 @@
-"""A long command shows on standard error that it is alive."""
+"""A long command shows on standard error that it is working."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The frame of every command: what goes to which stream, and with which exit status it ends."""
+"""The frame of every command: its output on each stream, and its exit status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of ``make compat``: the install page lists what it covers, and nothing that fails there passes unseen."""
+"""Tests of ``make compat``: the install page lists the tested versions, and every failure is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``sink.create``: what keeps the columns of a missing target from being known is refused, with what to do instead."""
+"""``sink.create``: declarations in which a target's columns are not known are refused, with a remedy."""
 
 from __future__ import annotations
 

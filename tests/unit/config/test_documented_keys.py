@@ -1,4 +1,4 @@
-"""The examples in the docs work, and every key is documented with its default."""
+"""The examples in the documentation are valid, and every key is documented with its default."""
 
 from __future__ import annotations
 

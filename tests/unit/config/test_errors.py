@@ -1,4 +1,4 @@
-"""A broken declaration: every error names file, line and key, and what to write instead."""
+"""Errors of an invalid declaration name file, line and key, and say what to write instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a YAML file holds, loading it soon gives a pipeline, or a few short lines: what is wrong, and where."""
+"""Loading any YAML file soon gives a pipeline, or a few short lines that say where and how the file is wrong."""
 
 from __future__ import annotations
 

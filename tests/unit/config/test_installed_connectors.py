@@ -1,4 +1,4 @@
-"""Connectors are found by their entry points; nothing but a connector itself names its type."""
+"""Connectors are found by their entry points; only a connector's own code names its type."""
 
 from __future__ import annotations
 

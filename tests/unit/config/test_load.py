@@ -1,4 +1,4 @@
-"""A declaration that holds: what it says is what the model has, and defaults are those of the docs."""
+"""A valid declaration: the model has the declared values, and the defaults of the documentation."""
 
 from __future__ import annotations
 

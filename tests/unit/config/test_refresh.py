@@ -1,4 +1,4 @@
-"""Declarations of full refreshes: both modes together, and errors that say what to write instead."""
+"""Declarations of full refreshes: source and sink mode go together, and errors say what to write instead."""
 
 from __future__ import annotations
 

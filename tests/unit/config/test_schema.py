@@ -1,4 +1,4 @@
-"""The section ``schema``: values that cannot be built, and keys that would have no effect, are refused."""
+"""The section ``schema``: invalid values, and keys without effect, are refused."""
 
 from __future__ import annotations
 

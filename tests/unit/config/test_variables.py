@@ -1,4 +1,4 @@
-"""Environment variables in YAML values."""
+"""Expansion of environment variables in YAML values."""
 
 from __future__ import annotations
 

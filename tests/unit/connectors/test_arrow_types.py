@@ -1,4 +1,4 @@
-"""Spark's types and Arrow's, one as the other, and what neither takes."""
+"""Conversion between Spark's types and Arrow's, and the types that have no counterpart."""
 
 from __future__ import annotations
 

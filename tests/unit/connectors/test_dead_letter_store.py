@@ -1,4 +1,4 @@
-"""Dead letters in a box around the sink: there before the receipt, and the sink never sees one."""
+"""A sink with a separate dead letter store: letters are stored before the receipt, and never reach the sink."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every built-in connector's declaration is what the conformance suite wants of one."""
+"""The declaration of every built-in connector passes the conformance suite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors of drivers and file systems in our vocabulary: a stable type, whether it passes, and what follows."""
+"""Errors of drivers and file systems are mapped to stable error types, and to whether another attempt may help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists of source files: parted by size, and put together again without those of a run that had been fenced."""
+"""Lists of source files are divided by size, and joined again without those of fenced runs."""
 
 from __future__ import annotations
 

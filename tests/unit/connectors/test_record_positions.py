@@ -1,4 +1,4 @@
-"""Positions in receipts: digest and compressed list."""
+"""Positions in receipts: the digest and the compressed list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Variants become the JSON that they stand for, with every digit, however deep they are."""
+"""Variants are converted to the JSON that they represent, with every digit, at any depth."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Partitions, receipts and errors in one line each, for the tests of the core."""
+"""Create partitions, receipts and errors with one call each, for the tests of the core."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A loss that was accepted is no difference, whole or not at all; everything else is compared as before."""
+"""An accepted loss is no difference, but only as a whole; everything else is compared as before."""
 
 from __future__ import annotations
 

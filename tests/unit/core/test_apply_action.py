@@ -1,4 +1,4 @@
-"""Tests of actions: each has one defined result in every state, and is carried out whole or not at all."""
+"""Tests of actions: in every state each has one defined result, and is carried out completely or not at all."""
 
 from __future__ import annotations
 

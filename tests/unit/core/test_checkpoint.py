@@ -1,4 +1,4 @@
-"""Tests of the checkpoint's moves; the seeds' own scenarios are in ``test_seed_scenarios.py``."""
+"""Tests of the movement of the checkpoint; scenarios of other projects are in ``test_seed_scenarios.py``."""
 
 from __future__ import annotations
 

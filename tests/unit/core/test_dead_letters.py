@@ -1,4 +1,4 @@
-"""Dead letters: which are chosen, how runs of them are cut, and where a replay finds each."""
+"""Dead letters: which are selected, how consecutive ones are divided, and the positions of a replay."""
 
 from __future__ import annotations
 

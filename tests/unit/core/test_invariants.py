@@ -1,4 +1,4 @@
-"""Every named invariant is seen to report a state, or a step, that breaks it, and to be content with a good one."""
+"""Every named invariant rejects a state or step that violates it, and accepts a valid one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects that cross a file or a wire are equal after a round trip through JSON."""
+"""Objects that are sent or stored as JSON are equal after a round trip."""
 
 from __future__ import annotations
 

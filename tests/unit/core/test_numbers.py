@@ -1,4 +1,4 @@
-"""Whole numbers that people write as text are written in ASCII digits."""
+"""Whole numbers in texts are accepted in ASCII digits only."""
 
 from __future__ import annotations
 

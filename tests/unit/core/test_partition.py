@@ -1,4 +1,4 @@
-"""Plan, begin and ack: where each leads, and where it is refused."""
+"""Plan, begin and acknowledge batches: the resulting states, and the refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of attempts and batches ended without the usual receipt: failures, holds, skips, deaths, imported receipts."""
+"""Tests of batches that end without the usual receipt: failures, holds, skips, deaths, imported receipts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snapshots of the past that are kept."""
+"""Snapshots of a partition's past: which of them are kept."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Random interleavings against a brute-force model that knows nothing of prefixes or watermarks.
+"""Random sequences of operations, compared with a brute-force model without prefixes or watermarks.
 
-The model is one label a position. What the partition says of the checkpoint must be what the labels say.
+The model has one label for each position, from which the expected checkpoint is computed.
 """
 
 from __future__ import annotations

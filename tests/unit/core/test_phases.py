@@ -1,4 +1,4 @@
-"""Phases of a pipeline: drain, stop, force stop, resume."""
+"""Phases of a pipeline: drain, stop, force stop and resume."""
 
 from __future__ import annotations
 

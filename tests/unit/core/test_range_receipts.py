@@ -1,4 +1,4 @@
-"""Merging receipts into as few range receipts as possible."""
+"""Receipts are merged into as few range receipts as possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The algebra of ranges agrees with sets of positions."""
+"""Operations on ranges agree with operations on sets of positions."""
 
 from __future__ import annotations
 

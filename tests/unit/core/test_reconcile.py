@@ -1,4 +1,4 @@
-"""Tests of the reconciliation of a partition: with receipts when a run begins, and after a rewind."""
+"""Tests of the reconciliation of a partition: with receipts at the beginning of a run, and after a rewind."""
 
 from __future__ import annotations
 

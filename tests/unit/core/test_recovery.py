@@ -1,4 +1,4 @@
-"""The low watermark, what expires below it, and what nothing accounts for above it."""
+"""Recovery: the low watermark, ranges that expire below it, and ranges above it without a receipt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refreshes: what a run does next, when it publishes, and which refreshes wait for a person."""
+"""Refreshes: the next step of a run, when it publishes, and which refreshes wait for a user."""
 
 from __future__ import annotations
 

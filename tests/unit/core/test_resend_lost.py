@@ -1,4 +1,4 @@
-"""Tests of resending to a sink that has lost receipts: everything lost, and nothing that it holds."""
+"""Tests of resending to a sink that has lost receipts: all lost ranges are sent again, and no others."""
 
 from __future__ import annotations
 

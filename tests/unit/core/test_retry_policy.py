@@ -1,4 +1,4 @@
-"""The delivery policy's decisions: what follows from an error, when the next attempt is, and where a run leads."""
+"""Decisions of the delivery policy: the action on an error, the time of the next attempt, and a run's outcome."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""The seeds' own scenarios, told as behaviour: FastForward, the cancellation watermark, KurrentDB, Wave.
+"""Scenarios of the projects whose rules are used here: FastForward, the cancellation watermark, KurrentDB, Wave.
 
-Positions are half-open here: the checkpoint is the next position to read, where a seed may name the last one done.
+Positions are half-open here: the checkpoint is the next position to read, where such a project may name the last
+position that was done.
 """
 
 from __future__ import annotations

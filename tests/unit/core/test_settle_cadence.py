@@ -1,4 +1,4 @@
-"""Tests of the settlement of a running wave: KurrentDB's cadence and the timer, as data."""
+"""Tests of when a running wave is settled: KurrentDB's thresholds, and the timer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ledger and sink agree, or the batch that they disagree about is named."""
+"""The audit finds that ledger and sink agree, or names the batch about which they differ."""
 
 from __future__ import annotations
 

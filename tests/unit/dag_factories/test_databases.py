@@ -1,4 +1,4 @@
-"""The DAG of a file that declares many tables: two tasks however many tables there are, and no connection is made."""
+"""The DAG of a file that declares many tables has two tasks for any number of tables, and opens no connection."""
 
 from __future__ import annotations
 

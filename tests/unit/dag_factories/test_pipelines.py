@@ -1,4 +1,4 @@
-"""DAGs of YAML files: what a ``dag`` section makes, and what is said where one is wrong."""
+"""DAGs of YAML files: the effects of the section ``dag``, and the messages for invalid files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recovery DAG as Airflow parses it: its form, its tasks, and how other people's text is shown."""
+"""The recovery DAG as Airflow parses it: its form, its tasks, and the escaping of texts from users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``@task.ckpt_batch``: what it refuses when the DAG is parsed, and what it hands to the run."""
+"""``@task.ckpt_batch``: errors when the DAG is parsed, and the function that it passes to the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Archives of Spark's classes as files: which one fits, what is whole, whose turn it is to make one."""
+"""Files of class archives: which is valid for a JVM, which is complete, and which process may create one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The training run for a class archive gives way to every other run."""
+"""The creation of a class archive pauses during every other run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The code that executors get: all that lanes import, nothing of Airflow's side, the same bytes wherever it is made."""
+"""The zip file for executors has all modules that lanes import, none of Airflow's side, and equal bytes everywhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ``connect`` engine where no server answers: a killed task does not wait for one."""
+"""The ``connect`` engine without a server that answers: a killed task does not wait for one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one line that a person reads when Spark has ended: never a harmless one."""
+"""The line that explains why Spark has ended never quotes a harmless line of the output."""
 
 from __future__ import annotations
 

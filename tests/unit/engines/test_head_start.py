@@ -1,4 +1,4 @@
-"""Tests of the warm-start settings of a run, and of users' own settings beside them."""
+"""Tests of the settings that shorten the start of Spark, and of users' own settings beside them."""
 
 from __future__ import annotations
 

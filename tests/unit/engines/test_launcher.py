@@ -1,4 +1,4 @@
-"""``spark-submit`` as a run starts it: where the Spark connection comes from, and what the properties file holds."""
+"""The call of ``spark-submit`` for a run: the source of the Spark connection, and the properties file's content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run directories that killed runs left behind: which of them may be swept?"""
+"""Run directories of killed runs: those that may be removed, and those that may not."""
 
 from __future__ import annotations
 

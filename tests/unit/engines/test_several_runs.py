@@ -1,4 +1,4 @@
-"""Runs of several pipelines: how many lanes each may occupy while others wait, and how many begin."""
+"""Several runs in one process: how many lanes each may occupy while others wait, and how many runs begin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines printed by Spark arrive in the task's log at Spark's own level."""
+"""Lines of Spark's output arrive in the task's log at the level that Spark gave them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Standing drivers as runs find, start and stop them, with programs in place of Spark that do as each test says."""
+"""Runs find, start and stop standing drivers; test programs take the place of Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ``submit`` engine where Spark never comes up: what is told, and that no password is left behind."""
+"""The ``submit`` engine if Spark does not start: the error, and no password in any file that is left."""
 
 from __future__ import annotations
 

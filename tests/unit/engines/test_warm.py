@@ -1,4 +1,4 @@
-"""The warm engine before any Spark: which runs use it, which driver they look for, and whom they trust."""
+"""The warm engine without Spark: which runs use it, which driver they look for, and which files they trust."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run on a standing driver that is killed or closed at any moment: it ends, with one error, and leaves nothing."""
+"""A run on a standing driver that is killed or closed at any moment ends with one error, and leaves no files."""
 
 from __future__ import annotations
 

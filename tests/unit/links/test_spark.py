@@ -1,4 +1,4 @@
-"""A task leads to the pages of the Spark that it started: the UI while it runs, the history server afterwards."""
+"""A task links to the pages of its Spark application: to Spark's UI while it runs, then to the history server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The alert rules that are shipped: well-formed, and about metrics that a run really tells."""
+"""The shipped alert rules are well-formed, and use only metrics that runs report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the notice of a run, word by word, and of data that it must escape."""
+"""Tests of the exact text of a notice, and of the escaping of data in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tasks of many tables: how many groups, which names are run and which are refused, and how a group fails."""
+"""The tasks for many tables: number of groups, accepted and refused names, and the failure of a group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the operators' own decisions: the exception, the task whose result counts, the branch."""
+"""Tests of the operators' decisions: the exception to raise, the task whose result counts, the branch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every operator, sensor and task group names its arguments, and Airflow still fills, maps and checks them."""
+"""All operators, sensors and task groups name their arguments; Airflow can still set defaults, map and check them."""
 
 from __future__ import annotations
 

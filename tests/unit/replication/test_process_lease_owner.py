@@ -1,4 +1,4 @@
-"""A lease's owner: when may it be known to be gone?"""
+"""The owner of a lease: when its process is known to have ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the one line reported of an error that came out of Spark: the line that names the cause."""
+"""Tests of the line that is reported of an error from Spark: the line that names the cause."""
 
 from __future__ import annotations
 

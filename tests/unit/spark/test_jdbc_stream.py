@@ -1,4 +1,4 @@
-"""A lane's rows as Spark hands them over, told apart by batch: none is lost, and what comes otherwise is refused."""
+"""The rows that Spark passes to a lane are divided by batch: none is lost, and rows in a wrong order are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the description of a run, as the driver and executors get it."""
+"""Tests of the description of a run for the driver and the executors."""
 
 from __future__ import annotations
 

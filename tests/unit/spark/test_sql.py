@@ -1,4 +1,4 @@
-"""Tests of the expressions that need no guard: column names, a few functions of one, and nothing else."""
+"""Tests of the SQL expressions that cannot raise an error: column names, and a few functions of a column."""
 
 from __future__ import annotations
 

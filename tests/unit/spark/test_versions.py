@@ -1,4 +1,4 @@
-"""The Spark that is installed is examined by its files, since two packages share one folder."""
+"""The installed Spark is examined by its files, since two packages install into one folder."""
 
 from __future__ import annotations
 

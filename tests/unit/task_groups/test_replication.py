@@ -1,4 +1,4 @@
-"""The task group is drawn as the architecture draws it, and says what each task is."""
+"""The task group has the tasks and edges of the documented architecture, and describes each task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A watcher fires once there is enough work or some has waited long enough; never for work that a run left behind."""
+"""A watcher fires if the lag is large enough or a record has waited long enough, but not for lag that a run left."""
 
 from __future__ import annotations
 

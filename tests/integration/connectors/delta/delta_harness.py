@@ -1,4 +1,4 @@
-"""A Delta table for the suite of two-phase sinks."""
+"""Harness with a Delta table for the conformance suite of two-phase sinks."""
 
 from __future__ import annotations
 

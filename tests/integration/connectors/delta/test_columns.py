@@ -1,4 +1,4 @@
-"""Columns that the delta sink adds to a table while another writer adds some too."""
+"""The delta sink adds columns to a table while another writer adds columns too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the delta sink's own refusals: tables it cannot write to, and a first batch without columns."""
+"""Tests of the delta sink's refusals: tables that it cannot write to, and a first batch without columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delta tables that a refresh would replace: the exact number of their rows, and whether they may be removed."""
+"""Delta tables that a refresh would replace: their exact number of rows, and whether the rows may be removed."""
 
 from __future__ import annotations
 

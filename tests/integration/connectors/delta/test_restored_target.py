@@ -1,4 +1,4 @@
-"""Restores of a Delta table in all the forms that its log has for them, and a log that is not the same any more."""
+"""Restored Delta tables, in all forms that a Delta log has for a restore, and tables with another log than before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes of a Delta table's columns: what the library can change, and what is refused."""
+"""Changes of a Delta table's columns: those that the library can make, and those that are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Delta sink does what every sink must on the emulators of Azure and Google, too."""
+"""The delta sink passes the conformance suite on emulators of Azure's and Google's object stores."""
 
 from __future__ import annotations
 

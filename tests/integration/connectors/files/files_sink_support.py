@@ -1,4 +1,4 @@
-"""Support for the tests of the files sink: a run of one epoch at a directory, and the view of its readers."""
+"""Support for the tests of the files sink: a run of one epoch on a directory, and the files that readers see."""
 
 from __future__ import annotations
 

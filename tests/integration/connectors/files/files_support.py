@@ -1,4 +1,4 @@
-"""Support for the tests of the files source: a directory, a pipeline on it, and a pass of plan, locate and read."""
+"""Support for the tests of the files source: a directory, a pipeline, and functions that plan, locate and read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A prefix of an object store as target of the files sink or a Delta table, and the view of its readers."""
+"""Support for tests with a prefix of an object store as target: files or a Delta table, as readers see them."""
 
 from __future__ import annotations
 

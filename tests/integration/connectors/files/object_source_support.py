@@ -1,4 +1,4 @@
-"""Support for the tests of the files source in object stores: a prefix of its own, and a source on it."""
+"""Support for the tests of the files source in object stores: a new prefix, and a source on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CSV in the files source: quoted newlines, headers that are no records, headers that do not fit."""
+"""CSV in the files source: newlines in quotes, header lines, and header lines that do not match."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files source finds files once, in a durable order, and refuses one that changed."""
+"""The files source discovers each file once, in an order that stays the same, and refuses a changed file."""
 
 from __future__ import annotations
 

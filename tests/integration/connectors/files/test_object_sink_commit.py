@@ -1,4 +1,4 @@
-"""The files sink in an object store where it matters: deaths, races, lost answers, and objects that others remove."""
+"""The files sink in an object store survives crashes, races, lost responses, and objects removed by others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files sink in an object store does what every sink must, on each kind of store."""
+"""The files sink in an object store passes the conformance suite, on each kind of store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files source in object stores: which objects it finds, how it notices replaced ones, and what faults do to it."""
+"""The files source in object stores: objects that it discovers, replaced objects, and faults of the store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files source does what every source must in each kind of object store; CSV and Parquet in one of them."""
+"""The files source passes the conformance suite in each kind of object store; CSV and Parquet in one of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Parquet source: columns and types, files that do not fit together, and stretches of rows in any order."""
+"""The Parquet source: columns and types, files with different schemas, and ranges of rows in any order."""
 
 from __future__ import annotations
 

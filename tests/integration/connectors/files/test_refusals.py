@@ -1,4 +1,4 @@
-"""A file that cannot be read costs itself; what is no file, or was changed after its delivery, is told of."""
+"""A file that cannot be read blocks only its own records; a non-file and a file changed after delivery are reported."""
 
 from __future__ import annotations
 

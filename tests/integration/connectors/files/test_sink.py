@@ -1,4 +1,4 @@
-"""Tests of the files sink's output in each format, and of the targets it refuses to write to."""
+"""Tests of the files sink's output in each format, and of targets that it refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files sink under attack: killed between stage, marker and rename; two writers at once; epochs that have ended."""
+"""The files sink survives kills between stage, marker and rename, two writers at once, and writers of older epochs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files source does what every source must, for JSON lines, CSV and Parquet."""
+"""The files source passes the conformance suite for JSON lines, CSV and Parquet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An Iceberg table for the suite of two-phase sinks."""
+"""Harness with an Iceberg table for the conformance suite of two-phase sinks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An Iceberg table in an S3 store whose objects are files, so that the suite of two-phase sinks can look at them."""
+"""Harness with an Iceberg table in an S3 store, which keeps objects as files, so that tests can inspect them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections of the iceberg sink that name no catalog, or none that can be used."""
+"""Connections of the iceberg sink that name no catalog, or a catalog that cannot be used."""
 
 from __future__ import annotations
 

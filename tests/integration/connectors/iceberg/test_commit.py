@@ -1,4 +1,4 @@
-"""Commits of the iceberg sink: what catalogs accept, and what happens to a table between two requests."""
+"""Commits of the iceberg sink: what catalogs accept, and changes of a table between two requests."""
 
 from __future__ import annotations
 

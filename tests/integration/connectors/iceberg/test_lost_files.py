@@ -1,4 +1,4 @@
-"""Files of Iceberg tables: none that another table or catalog needs is removed, and each that is gone is named."""
+"""Files of Iceberg tables: no file that another table or catalog needs is removed, and each missing file is named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The iceberg sink in partitioned tables."""
+"""The iceberg sink writes to partitioned tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refreshes of Iceberg tables that other programs have partitioned, and have deleted rows from."""
+"""Refreshes of Iceberg tables that other programs have partitioned or deleted rows from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The iceberg sink behind a REST catalog, whose answers can get lost and whose secrets are nobody's business."""
+"""The iceberg sink with a REST catalog: lost responses, and secrets that must not be disclosed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An Iceberg table that is set back by its snapshots, its branches or its catalog."""
+"""An Iceberg table that is restored to an older state by its snapshots, its branches or its catalog."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Support for the tests of the jdbc source: pipelines, and a reader that has Spark read, as a wave does."""
+"""Support for the tests of the jdbc source: pipelines, and a reader whose rows Spark reads, as in a wave."""
 
 from __future__ import annotations
 

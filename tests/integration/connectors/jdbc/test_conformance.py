@@ -1,4 +1,4 @@
-"""The jdbc source does what every source must, on two databases and by cursors of two kinds."""
+"""The jdbc source passes the conformance suite on two databases, with cursors of two types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the jdbc source beyond the conformance suite: types, names, ties, secrets, time zones, changing tables."""
+"""Tests of the jdbc source: types, names, equal cursor values, secrets, time zones, and tables that change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Support for the tests of the kafka sink: targets, a harness, and ways to look at topics."""
+"""Support for the tests of the kafka sink: targets, a harness, and functions that read topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Support for the tests of the kafka source: topics, pipelines on them, and ways to write messages."""
+"""Support for the tests of the kafka source: topics, pipelines on them, and functions that write messages."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A log that lost records which were planned already, and gave their offsets to others: told at planning.
+"""A log that lost planned records and gave their offsets to other records: planning reports it.
 
-A broker takes seconds to start, so topics share its restarts: see :func:`lost` and :func:`damaged`.
+A broker takes seconds to start, so several topics share one restart: see :func:`lost` and :func:`damaged`.
 """
 
 from __future__ import annotations

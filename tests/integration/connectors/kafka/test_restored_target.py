@@ -1,6 +1,7 @@
-"""A target or receipts topic that was made anew, emptied, or lost records shows in the sink's claims.
+"""The sink detects that a target or receipts topic was created again, was emptied, or lost records.
 
-A broker takes seconds to start, so all targets that lose records lose them at one death of it (see :func:`lost`).
+A broker takes seconds to start, so all targets that lose records lose them in one crash of the broker (see
+:func:`lost`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A dead letter topic into which others write whatever they like: nobody is stopped, and nothing of theirs is ours."""
+"""A dead letter topic to which others write any content: no run is stopped, and no foreign record is taken for ours."""
 
 from __future__ import annotations
 

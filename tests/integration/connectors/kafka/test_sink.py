@@ -1,4 +1,4 @@
-"""The kafka sink against a real broker: what becomes a message, records that a topic refuses, outages, refusals."""
+"""The kafka sink with a real broker: messages for rows, records that a topic refuses, outages, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kafka sink does what every sink must, against a real broker."""
+"""The kafka sink passes the conformance suite with a real broker."""
 
 from __future__ import annotations
 

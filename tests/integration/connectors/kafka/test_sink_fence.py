@@ -1,4 +1,4 @@
-"""The kafka sink's fence against a real broker: races with lanes, transactions that stay open, compaction."""
+"""The kafka sink's fence with a real broker: races with lanes, open transactions, and compaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of reading a topic with transactions, gaps, retention, a recreated topic, or added partitions."""
+"""Tests of topics with transactions, gaps, retention or new partitions, and of topics that were created again."""
 
 from __future__ import annotations
 

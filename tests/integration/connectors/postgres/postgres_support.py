@@ -1,4 +1,4 @@
-"""Support for the tests of the postgres connectors: connections to a test database, pipelines, and SQL by hand."""
+"""Support for the tests of the postgres connectors: connections to a test database, pipelines, and SQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sink's bookkeeping tables are completed beside the claims of other runs."""
+"""The sink adds missing bookkeeping tables and columns while other runs make claims."""
 
 from __future__ import annotations
 

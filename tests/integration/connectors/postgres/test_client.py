@@ -1,4 +1,4 @@
-"""Tests of a lane's connections: the settings they share and those of each."""
+"""Tests of a lane's connections: settings that all share, and settings of each one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Code of a PostgreSQL source's owner that fills the cursor: triggers, functions and generated columns are read too."""
+"""Code in a PostgreSQL source that fills the cursor column (triggers, functions, generated columns) is analysed."""
 
 from __future__ import annotations
 

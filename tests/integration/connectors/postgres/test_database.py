@@ -1,4 +1,4 @@
-"""One look at a PostgreSQL database: its tables, and which of them have something to plan or to refuse."""
+"""The look at a PostgreSQL database finds its tables, and those that have something to plan or to refuse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches that the postgres sink has committed survive a crash of the server, whatever the server's defaults are."""
+"""Batches that the postgres sink has committed survive a crash of the server, whatever the server's defaults."""
 
 from __future__ import annotations
 

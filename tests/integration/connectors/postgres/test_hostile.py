@@ -1,4 +1,4 @@
-"""Values that PostgreSQL refuses for what they are: each costs its row, whichever class its error has."""
+"""Values that PostgreSQL refuses: only the row with such a value is rejected, whatever the error's class."""
 
 from __future__ import annotations
 

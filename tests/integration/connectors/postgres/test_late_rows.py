@@ -1,4 +1,4 @@
-"""Rows of a PostgreSQL source that come below what was read: refused beforehand, or told at the next planning."""
+"""Late rows of a PostgreSQL source: their causes are refused in advance, or the next planning reports them."""
 
 from __future__ import annotations
 

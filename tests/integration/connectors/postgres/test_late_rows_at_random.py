@@ -1,4 +1,4 @@
-"""Random histories of a PostgreSQL table: a row that is committed and not delivered is told by a run or found later."""
+"""Random histories of a PostgreSQL table: a committed row that is not delivered is reported, or found later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PostgreSQL's messages about a record stay with the record: logs and events show none of its values."""
+"""Logs and events contain none of the record's values that PostgreSQL's error messages quote."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Raw copy between two tables: the same rows and receipts as by records, and records wherever raw data cannot go."""
+"""Raw copy between two tables gives the same rows and receipts as records, which are used where it is impossible."""
 
 from __future__ import annotations
 

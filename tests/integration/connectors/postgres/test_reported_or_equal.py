@@ -1,4 +1,4 @@
-"""Every Spark SQL type into every type of column, at the edges: a value arrives as it was, or somebody is told."""
+"""Edge values of every Spark SQL type in every type of column: a value arrives unchanged, or an error is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A partitioned target that lost rows although its bookkeeping stands is seen; others are not."""
+"""A partitioned target that lost rows, but not its bookkeeping, is detected; unharmed targets are accepted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A source that was restored from a backup, or failed over: positions are given out again, and the next run says so."""
+"""A source that was restored or failed over gives positions to other rows; the next run reports this."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A target that lost its rows although its bookkeeping stands is seen; one that was only rewritten is not."""
+"""A target that lost rows, but not its bookkeeping, is detected; a target that was only rewritten is accepted."""
 
 from __future__ import annotations
 

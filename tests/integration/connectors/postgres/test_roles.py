@@ -1,4 +1,4 @@
-"""Two pipelines with a role each share a schema's bookkeeping: neither reads, forges or fences what is the other's."""
+"""Two pipelines with different roles share a schema's bookkeeping; neither can read, forge or fence the other's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A target that stores other rows than it is sent: the batch fails with both numbers, whichever way the rows went."""
+"""If a target stores another number of rows than it is sent, the batch fails with both numbers."""
 
 from __future__ import annotations
 

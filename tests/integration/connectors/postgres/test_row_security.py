@@ -1,4 +1,4 @@
-"""A source table with row security policies: no run takes the rows that it sees for all rows."""
+"""A source table with row security policies: a run never takes the visible rows for all rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the PostgreSQL targets that are refused before anything is sent, and of misfits found record by record."""
+"""Tests of PostgreSQL targets that are refused before a run sends anything, and of rows that do not fit a target."""
 
 from __future__ import annotations
 

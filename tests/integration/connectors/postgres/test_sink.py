@@ -1,4 +1,4 @@
-"""The postgres sink against a real server: the conformance suite, the fence as a barrier, refusals of check()."""
+"""The postgres sink with a real server: the conformance suite, the fence as a barrier, and refusals of ``check()``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The postgres source against a real server: the conformance suite, cursors, closed bounds, types, refusals."""
+"""The postgres source with a real server: the conformance suite, cursors, closed bounds, types, and refusals."""
 
 from __future__ import annotations
 

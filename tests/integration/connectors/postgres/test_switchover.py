@@ -1,4 +1,4 @@
-"""A standby that takes over as the source: runs go on where nothing was lost, and are told where something may be."""
+"""A standby becomes the source: runs continue if nothing was lost, and report it if something may be lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys that differ in the source and are one in the target: the last record of a batch stays, and nothing halts."""
+"""Keys that differ in the source but are equal in the target: the last record of a batch wins, and no run halts."""
 
 from __future__ import annotations
 

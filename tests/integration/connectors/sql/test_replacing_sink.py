@@ -1,4 +1,4 @@
-"""Refreshes of tables of MariaDB and SQLite: batches are staged, and one transaction replaces the target's rows."""
+"""Refreshes of MariaDB and SQLite tables: batches are staged, and one transaction replaces the target's rows."""
 
 from __future__ import annotations
 

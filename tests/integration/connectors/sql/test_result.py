@@ -1,4 +1,4 @@
-"""Results of MariaDB as Arrow columns: values of every length, rows of several packets, and errors between rows."""
+"""Query results of MariaDB as Arrow columns: values of every length, rows of several packets, errors between rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rights that the documentation names are enough for a sink and a source of MariaDB, and PROCESS is needed."""
+"""The documented privileges suffice for a MariaDB sink and source, and the privilege PROCESS is necessary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes of a table's columns in MariaDB and SQLite: each once, behind the fence, whatever is killed in between."""
+"""Changes of a table's columns in MariaDB and SQLite take effect once, behind the fence, whatever is killed."""
 
 from __future__ import annotations
 

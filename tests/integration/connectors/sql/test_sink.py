@@ -1,4 +1,4 @@
-"""The sql sink against MariaDB and SQLite: the conformance suite, the fence as a barrier, refusals of check()."""
+"""The sql sink with MariaDB and SQLite: the conformance suite, the fence as a barrier, and refusals of ``check()``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sql source on MariaDB and SQLite: the conformance suite, closed bounds, exact values, refusals."""
+"""The sql source with MariaDB and SQLite: the conformance suite, closed bounds, exact values, and refusals."""
 
 from __future__ import annotations
 

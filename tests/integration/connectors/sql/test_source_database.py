@@ -1,4 +1,4 @@
-"""The tables of a MariaDB server, and which of them have something to plan or to refuse."""
+"""The look at a MariaDB server finds its tables, and those that have something to plan or to refuse."""
 
 from __future__ import annotations
 

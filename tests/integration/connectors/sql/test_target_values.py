@@ -1,4 +1,4 @@
-"""Values on their way to a target: each arrives as it is, or its row is refused; in MariaDB by LOAD DATA and INSERT."""
+"""Each value arrives unchanged at the target, or its row is refused; in MariaDB with LOAD DATA and with INSERT."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TLS to MariaDB: what is sent is encrypted, and a server or client with the wrong certificate is refused."""
+"""TLS to MariaDB: the connection is encrypted, and a server or client with the wrong certificate is refused."""
 
 from __future__ import annotations
 

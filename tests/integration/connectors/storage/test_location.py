@@ -1,4 +1,4 @@
-"""Locations keep the promises of their interface, on the local file system and in each kind of object store."""
+"""Locations behave as their interface promises, on the local file system and in each kind of object store."""
 
 from __future__ import annotations
 

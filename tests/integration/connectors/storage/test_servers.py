@@ -1,4 +1,4 @@
-"""The tests' own object stores keep the rules on which others build, and their proxy breaks them on command."""
+"""The object stores for the tests behave as other tests assume, and their proxy causes faults on request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes of a table by other writers, and ways in which its newest receipts are lost while all rows remain."""
+"""Change a table as other writers do, and remove its newest receipts in ways that keep all rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The suite of two-phase sinks runs once for each table format."""
+"""Fixtures that run the tests of two-phase sinks once for each table format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table formats whose sinks have two phases."""
+"""List the table formats whose sinks are two-phase."""
 
 from __future__ import annotations
 

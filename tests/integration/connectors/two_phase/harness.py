@@ -1,4 +1,4 @@
-"""A table of some format for the tests of two-phase sinks, and a run of one epoch at it."""
+"""A table in one of the formats for the tests of two-phase sinks, and a run of one epoch on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refreshes of a table that a test stages and publishes step by step."""
+"""Stage and publish a refresh of a table step by step in a test."""
 
 from __future__ import annotations
 

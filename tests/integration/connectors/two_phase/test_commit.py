@@ -1,4 +1,4 @@
-"""The commit of two-phase sinks under attack: interruptions at every step, and lost answers."""
+"""The commit of two-phase sinks survives interruptions at every step, and lost responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two-phase sinks do what every sink must: on a table that the first batch creates, and on one that exists."""
+"""Two-phase sinks pass the conformance suite, on a table that the first batch creates and on an existing table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two-phase sinks at work: rows, dead letters and receipts of committed waves."""
+"""Two-phase sinks commit waves with the right rows, dead letters and receipts."""
 
 from __future__ import annotations
 

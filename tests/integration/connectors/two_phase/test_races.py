@@ -1,4 +1,4 @@
-"""Two-phase sinks beside others that write to the same table at the same time."""
+"""Two-phase sinks write to a table while others write to the same table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chain of receipts of Delta and Iceberg tables: nodes that are lost or altered, and how many of it are read."""
+"""The chain of receipt nodes in Delta and Iceberg tables: lost and altered nodes, and the number of nodes read."""
 
 from __future__ import annotations
 

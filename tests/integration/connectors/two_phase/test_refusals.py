@@ -1,4 +1,4 @@
-"""Tests of the refusals of two-phase sinks and their messages: misfits, full disks, missing receipts."""
+"""Tests of refusals of two-phase sinks and their messages: rows that do not fit, full disks, missing receipts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refreshes of tables: batches are staged, and one commit replaces the rows of the table by theirs."""
+"""Refreshes of two-phase sinks: batches are staged, and one commit replaces the table's rows by the staged rows."""
 
 from __future__ import annotations
 

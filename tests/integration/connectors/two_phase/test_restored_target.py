@@ -1,4 +1,4 @@
-"""A table that lost what was delivered, though it still names the receipts; and one that merely changed."""
+"""A table that lost delivered rows, though it still names the receipts, is detected; other changes are accepted."""
 
 from __future__ import annotations
 

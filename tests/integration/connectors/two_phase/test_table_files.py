@@ -1,4 +1,4 @@
-"""Data files that a table needs and that are gone or cut off: each is named."""
+"""A missing or truncated data file that a table needs is named in the error."""
 
 from __future__ import annotations
 

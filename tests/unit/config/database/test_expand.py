@@ -1,4 +1,4 @@
-"""A declaration of many tables gives each table a pipeline of its own, and a bad table costs only itself."""
+"""A declaration of many tables gives each table its own pipeline; an invalid table does not affect the others."""
 
 from __future__ import annotations
 

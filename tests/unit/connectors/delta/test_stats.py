@@ -1,4 +1,4 @@
-"""A data file's statistics tell bounds, and leave out those that Python has no value for."""
+"""A data file's statistics contain bounds, except values that Python cannot represent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dead letters in a directory of their own: a letter that cannot be written says why, as often as it is tried."""
+"""Dead letters in a separate directory: each failed attempt to write them is reported with its reason."""
 
 from __future__ import annotations
 

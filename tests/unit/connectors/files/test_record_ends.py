@@ -1,4 +1,4 @@
-"""Records of CSV end where Python's csv module ends them, in blocks of any size; a bare quote costs one record."""
+"""Records of CSV end where Python's csv module ends them, for blocks of any size; a bare quote breaks one record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The SQL that the jdbc source writes: names quoted, positions written out, and nothing of either becomes SQL."""
+"""SQL of the jdbc source: names are quoted, positions are literals, and neither can inject SQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A driver's exception, found among what Spark or Py4J raise, becomes an error of the taxonomy; it tells no secret."""
+"""A JDBC driver's exception inside an error of Spark or Py4J is converted to an error without secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of JDBC URLs and properties: no secret in a URL, no code anywhere, no secret in a message."""
+"""Tests of JDBC URLs and properties: URLs with passwords or code are refused, and messages contain no secret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Kafka client is configured by the connection, whose secrets stay in it, and its errors follow their codes."""
+"""A Kafka client is configured by its connection, whose secrets it keeps; its error types follow Kafka's codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client that sends dead letters to a topic of their own: durable, compressed, to the brokers that were named."""
+"""The producer of dead letters to a separate topic: durable, compressed, and to the declared brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the receipts topic's records, read in any order that compaction and racing runs may leave."""
+"""Tests of reading the receipts topic in any order that compaction and concurrent runs may produce."""
 
 from __future__ import annotations
 

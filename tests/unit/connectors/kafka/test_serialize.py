@@ -1,4 +1,4 @@
-"""Rows as messages and as JSON, and what the target will not take; no broker."""
+"""Rows as messages and as JSON, and rows that a target refuses; without a broker."""
 
 from __future__ import annotations
 

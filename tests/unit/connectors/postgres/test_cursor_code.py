@@ -1,4 +1,4 @@
-"""Code that fills a cursor: declarations of nested blocks, bounded evaluation, and short messages."""
+"""Code that fills a cursor column: declarations in nested blocks, bounded evaluation, and short messages."""
 
 from __future__ import annotations
 

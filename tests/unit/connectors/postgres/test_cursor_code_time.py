@@ -1,4 +1,4 @@
-"""No code that fills a cursor takes more time to read than its length allows, however it is written."""
+"""The time to analyse code that fills a cursor column grows linearly with the length of the code."""
 
 from __future__ import annotations
 

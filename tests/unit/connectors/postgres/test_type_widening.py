@@ -1,4 +1,4 @@
-"""Types that have all values of another, and types that a column may not get."""
+"""PostgreSQL types that contain all values of another type, and types to which a column must not be changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers as the fewest runs, which is how batches are named to the database."""
+"""Numbers are divided into the fewest ranges, by which SQL statements name batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run reads from the ledger each source file once."""
+"""A run reads each source file from the ledger once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records that appeared in a range after it was read."""
+"""Records that appeared in a range after the range was read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The thread that renews the leases of a process: when, which together, and whom it tells that a lease was lost."""
+"""The thread that renews the leases of a process: times, groups, and the notice to runs that lost their lease."""
 
 from __future__ import annotations
 

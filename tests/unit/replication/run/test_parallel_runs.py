@@ -1,4 +1,4 @@
-"""Runs side by side: how many at once, what a failure does to the others, and what a signal does to all."""
+"""Runs side by side: their number, and the effects of a failure and of a signal on the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run that fails gives its lease back; where it cannot, the error that counts is the one that it failed with."""
+"""A run that fails releases its lease; if that fails too, the run's own error is raised."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A settlement is stored again while the ledger does not take it, and gives up as an error of its own."""
+"""A settlement is repeated while the ledger does not accept it, and finally fails with an error of its own."""
 
 from __future__ import annotations
 

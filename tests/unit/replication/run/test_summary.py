@@ -1,4 +1,4 @@
-"""A run's summary: its JSON, and how the tasks of one DAG run add up."""
+"""A run's summary: its JSON, and the sum of the summaries of several tasks."""
 
 from __future__ import annotations
 

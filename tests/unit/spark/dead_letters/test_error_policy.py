@@ -1,4 +1,4 @@
-"""Tests of ``error_policy`` for single records; with at most once, nothing is sent twice."""
+"""Tests of ``error_policy`` for single records; with at-most-once delivery, no record is sent twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A dead letter's headers: where it came from, what went wrong, and how often it was tried."""
+"""The headers of a dead letter: the record's origin, the error, and the number of attempts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dead letters read again: rows of every type come back as they were, and what is no record any more says why."""
+"""Dead letters are converted back to rows of every type; those that cannot be converted get a reason."""
 
 from __future__ import annotations
 

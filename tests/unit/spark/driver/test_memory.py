@@ -1,4 +1,4 @@
-"""Limits of memory above which a standing driver is replaced, and the processes that count."""
+"""Memory limits above which a standing driver is replaced, and the processes that are measured."""
 
 from __future__ import annotations
 

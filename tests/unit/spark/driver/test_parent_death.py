@@ -1,4 +1,4 @@
-"""A child that is tied to its parent's life ends when the parent is killed."""
+"""A child process that is to die with its parent ends when the parent is killed."""
 
 from __future__ import annotations
 

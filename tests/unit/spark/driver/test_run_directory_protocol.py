@@ -1,4 +1,4 @@
-"""The run directory: what the lease holder and the driver say to each other through files."""
+"""The files of the run directory through which the lease holder and the driver communicate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A standing driver with no Spark: which connections it serves, and when it accepts no more."""
+"""A standing driver without Spark: which connections it serves, and when it accepts no more."""
 
 from __future__ import annotations
 

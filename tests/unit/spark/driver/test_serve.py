@@ -1,4 +1,4 @@
-"""Waves of a run whose Spark fails."""
+"""The waves of a run whose Spark fails."""
 
 from __future__ import annotations
 

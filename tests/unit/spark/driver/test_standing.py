@@ -1,4 +1,4 @@
-"""The locks of a standing driver and of a run directory, while another process looks at them."""
+"""The locks of a standing driver and of a run directory, while another process tests them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of deferred batches: the driver's evaluation, the retried wave, and tracebacks without secrets."""
+"""Tests of deferred batches: the driver's evaluation, the second wave, and tracebacks without secrets."""
 
 from __future__ import annotations
 

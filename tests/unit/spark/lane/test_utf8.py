@@ -1,4 +1,4 @@
-"""Rows with a text that is not UTF-8 are found, whatever they are inside of, and no others."""
+"""Rows with text that is not UTF-8 are found, at any depth of nested types, and no other rows."""
 
 from __future__ import annotations
 

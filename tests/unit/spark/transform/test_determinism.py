@@ -1,4 +1,4 @@
-"""Tests of the parts of an expression that depend on the time or place of its evaluation, found in its text."""
+"""Tests of the parts of an expression that depend on time or session, which are found in its text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the records recognised as plain: only those in which nothing can be wrong."""
+"""Only records that every parser reads alike are recognised as flat JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A user's function over a batch's rows: order and count are kept, and what raises costs one record."""
+"""A user's function over a batch's rows: order and count are kept, and an error affects one record only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The message of a record with a value in a refused column names the key of the policy that refuses it."""
+"""The error of a record with a value in a refused column names the key of the policy that refuses the column."""
 
 from __future__ import annotations
 

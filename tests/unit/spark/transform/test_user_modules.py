@@ -1,4 +1,4 @@
-"""Users' modules in a process that serves many runs."""
+"""Imports of users' modules in a process that serves many runs."""
 
 from __future__ import annotations
 
