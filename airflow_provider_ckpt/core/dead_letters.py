@@ -57,7 +57,7 @@ class DeadLetterEvent(Enum):
     - ``REPLAY_RECEIPT``: the receipt of a replay's batch that contains them becomes known to the ledger
     - ``AT_MOST_ONCE_ATTEMPT``: a replay's batch that contains them is sent at most once, and its attempt begins
     - ``REPLAY_SKIPPED``: a replay's batch that contains them is skipped
-    - ``REPLAY_LOST``: the sink has lost the replay that sent them, for example because it was restored from a backup
+    - ``REPLAY_LOST``: the sink, restored from a backup for example, has lost the replay that sent them
     """
 
     SELECTED = "selected"

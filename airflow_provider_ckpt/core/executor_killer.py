@@ -28,7 +28,7 @@ def suspects(lanes: Iterable[Iterable[BatchKey]], unresolved: Container[BatchKey
 
 
 class IsolatingPartition(HoldingPartition):
-    """A partition that can make a batch run alone after a crash, and counts how often its executor dies meanwhile."""
+    """A partition that can make a batch run alone, and counts how often the executor dies during such attempts."""
 
     def run_alone(self, ticket: PlannedTicket) -> list[Event]:
         """Make the batch's next attempt the only one in its wave, because it may have caused the crash of its lane.

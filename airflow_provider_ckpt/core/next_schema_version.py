@@ -74,7 +74,7 @@ class TargetStep:
 
 @dataclass(frozen=True, slots=True)
 class NextVersion:
-    """Decision to begin a new schema version now, with which the batches that follow are planned.
+    """Decision to begin a new schema version now; batches that are planned later are read under this version.
 
     :param columns: the columns of the version
     :param steps: changes of the target, to be applied before any batch of the version is sent

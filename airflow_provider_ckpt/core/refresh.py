@@ -66,7 +66,7 @@ class RefreshExtent:
         return None if data is None else cls(**data)
 
     def to_state(self) -> dict[str, Any]:
-        """Return the values that the ledger stores for the source partition; :meth:`of` is the inverse."""
+        """Return the extent as JSON-ready values to store with the partition; :meth:`of` is the inverse."""
         data = {
             "rows_end": self.rows_end,
             "snapshot": self.snapshot,

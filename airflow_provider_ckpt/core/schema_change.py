@@ -30,7 +30,7 @@ class Frozen:
 class Waiting:
     """Decision to plan nothing until all planned batches are resolved.
 
-    :param changes: the changes that are then applied
+    :param changes: the changes that are applied after that
     """
 
     changes: Sequence[Change]

@@ -90,7 +90,7 @@ class PipelineContext:
         return self.connections(name) if name else None
 
     def open_sink(self) -> Sink:
-        """Return the pipeline's sink, open, with its dead letter store; the caller closes it."""
+        """Open the pipeline's sink with its dead letter store, and return the sink; the caller closes it."""
         pipeline = self.pipeline
         return registry.open_sink(
             pipeline,

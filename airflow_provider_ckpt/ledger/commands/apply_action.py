@@ -81,8 +81,8 @@ def apply(work: UnitOfWork, action: Action, *, actor: str, reason: str | None) -
 def _refuse_duplicates(work: UnitOfWork, action: Action) -> None:
     """Refuse a range replay if a replay of dead letters delivers some of the same records: rows would come twice.
 
-    Both replays that are complete and replays that go on count. Other actions are not checked, nor a range replay for
-    which the user chose ``--with-replayed``, or whose sink replaces rows by key.
+    Replays of dead letters count whether they are complete or still going on. The check is omitted for other actions,
+    if the user chose ``--with-replayed``, and if the sink replaces rows by key.
 
     :param work: partitions of the pipeline, loaded under its lease in the command's transaction
     :param action: the action

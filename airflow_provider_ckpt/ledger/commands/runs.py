@@ -192,7 +192,7 @@ class RunCommands(Session):
     def begin(
         self, lease: Lease, keys: Sequence[BatchKey], *, now: datetime, run: str, at_most_once: bool = False
     ) -> list[Batch]:
-        """Begin an attempt of each given batch, or of none, and return the batches in their new state.
+        """Begin an attempt of all given batches, or of none, and return the batches in their new state.
 
         :param lease: lease of the pipeline; the command is refused if its epoch or owner is no longer current
         :param keys: the batches

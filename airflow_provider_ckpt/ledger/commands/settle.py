@@ -199,7 +199,7 @@ def touched_partitions(work: UnitOfWork) -> list[Partition]:
 def move_low_watermark(work: UnitOfWork, window: timedelta | None) -> None:
     """Move the low watermark of all partitions after a command has written its changes.
 
-    Unlike in a settlement, this is done even for partitions whose positions the command has not changed.
+    Unlike a settlement, this function also moves it for partitions whose positions the command has not changed.
 
     :param work: partitions of the pipeline, loaded under its lease in the command's transaction
     :param window: the recovery window, by which the low watermark follows the checkpoint; None or zero moves the low

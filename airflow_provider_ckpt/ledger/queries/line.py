@@ -121,7 +121,7 @@ def lines(
     :param after: only partitions whose id is greater, for the next page; None for all
     :param limit: maximum number of partitions
     :param window: the range of positions to describe; None for the range from shortly before the low watermark to the
-        end of the plan or of the known source
+        end of the plan, or to the known end of the source if that is later
     :param buckets: number of buckets into which the window is divided if there are many batches or receipts
     """
     query = sa.select(tables.partition).where(_P.pipeline == pipeline).order_by(_P.partition).limit(limit)
@@ -169,7 +169,9 @@ def _line(connection: Connection, row: sa.RowMapping, window: Range, buckets: in
 
 
 def _default_window(connection: Connection, row: sa.RowMapping) -> Range:
-    """Return the range from shortly before the low watermark to the end of the plan or of the known source.
+    """Return the range from shortly before the low watermark to the end of the plan, or to the source's known end.
+
+    The later one of these ends is chosen.
 
     :param connection: connection whose transaction reads one snapshot
     :param row: the partition's row in the table ``partition``

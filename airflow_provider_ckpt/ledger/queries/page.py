@@ -85,7 +85,7 @@ class PageQueries(Session):
         :param after: only partitions whose id is greater, for the next page; None for all
         :param limit: maximum number of partitions
         :param window: the range of positions to describe; None for the range from shortly before the low watermark to
-            the end of the plan, or of the source if that is known to be further
+            the end of the plan, or to the known end of the source if that is later
         :param buckets: number of buckets into which the window is divided if there are many batches or receipts
         """
         with self._reading() as connection:

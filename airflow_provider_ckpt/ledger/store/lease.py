@@ -47,7 +47,7 @@ def lock_row(connection: Connection, pipeline: str) -> LeaseState | None:
 
 
 def check(connection: Connection, pipeline: str, epoch: int, owner: str) -> LeaseState:
-    """Lock the row of a pipeline's lease until the transaction ends, and check that an owner holds it under an epoch.
+    """Lock the row of a pipeline's lease until the transaction ends, and check owner and epoch of the lease.
 
     A lease that has expired but was not taken over still counts as held.
 

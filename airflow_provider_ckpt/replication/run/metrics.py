@@ -70,7 +70,7 @@ class RunMetrics:
         self._meter.count(Metric.RETRIES, sum(isinstance(decision, RetryBatch) for decision in decisions))
 
     def failed(self, commits: int) -> None:
-        """Add failed commits to the counter.
+        """Add failed commits to the counter ``commits.failure``.
 
         A commit fails if the sink does not commit a batch, or if the ledger does not store a settlement.
 

@@ -103,10 +103,10 @@ class WaveSettlement:
         return settlement
 
     def _unsettled_receipts(self) -> tuple[list[Receipt], int]:
-        """Return the wave's receipts that the ledger has not recorded, and the number of batches to pass with them.
+        """Return the wave's receipts that the ledger has not recorded, and how many batches checkpoints could pass.
 
-        The number is that of the batches which checkpoints could pass if the receipts were settled. If receipts cannot
-        be read now, this is logged, and the result is an empty list and 0.
+        These are the batches that checkpoints could pass if the receipts were settled now. If receipts cannot be read,
+        this is logged, and the result is an empty list and 0.
         """
         fresh = self._open - self._settled
         try:
