@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.connection import Connection
+from airflow_provider_ckpt.connectors.sql.column_ddl import ColumnDdl
 from airflow_provider_ckpt.connectors.sql.columns import Column, Kind, Table
 from airflow_provider_ckpt.connectors.sql.failures import Failure, first_line
 from airflow_provider_ckpt.connectors.sql.incoming_values import from_python
@@ -25,12 +26,11 @@ if TYPE_CHECKING:
     from sqlalchemy.exc import DBAPIError
 
     from airflow_provider_ckpt.config.database.catalog import Catalog
-    from airflow_provider_ckpt.connectors.sql.column_changes import ColumnChange
 
 _SIZES = {"SMALLINT": 15, "INTEGER": 31, "BIGINT": 63}
 
 
-class SqlDialect:
+class SqlDialect(ColumnDdl):
     """One kind of database; a subclass replaces the methods whose general answers do not suit its database.
 
     :cvar name: SQLAlchemy's name of the dialect
@@ -40,9 +40,6 @@ class SqlDialect:
     :cvar drivername: SQLAlchemy's name of dialect and driver
     :cvar install: name of the distribution to install if the driver is missing
     :cvar isolation: isolation level of all transactions; None for the driver's default
-    :cvar transactional_ddl: whether a transaction can create and drop tables, and undo it; else such a statement
-        commits the open transaction
-    :cvar changes_columns: whether a sink can change the columns of its target (:meth:`alter_columns`)
     :cvar sees_transactions: whether a source can wait for running transactions (:meth:`running_transactions`)
     """
 
@@ -53,8 +50,6 @@ class SqlDialect:
     drivername: str
     install = "the driver that SQLAlchemy needs"
     isolation: str | None = "READ COMMITTED"
-    transactional_ddl = False
-    changes_columns = False
     sees_transactions = False
 
     def url(self, connection: Connection) -> sa.URL:
@@ -301,52 +296,6 @@ class SqlDialect:
 
         :param connection: session that ends the others
         :param mark: text that :meth:`mark_session` was given
-        """
-
-    def column_for(self, values: Column) -> Column:
-        """Return the column that a table gets for values of a source; its ``type_text`` is the type in SQL.
-
-        :param values: a description of the values, see :func:`.column_changes.source_values`
-        :raises NotImplementedError: in this base class
-        """
-        raise NotImplementedError(self.label)
-
-    def column_change_problem(self, table: Table, change: ColumnChange) -> tuple[str, str] | None:
-        """Return why the database cannot make a change of a column, and the remedy; None if it can.
-
-        :param table: the table
-        :param change: the change
-        """
-        del table, change
-        return None
-
-    def alter_columns(self, connection: sa.Connection, table: Table, changes: Sequence[ColumnChange]) -> None:
-        """Change columns of a table, all or none: in the open transaction, or else by one statement.
-
-        :param connection: an open connection; with :attr:`transactional_ddl` the changes are part of its transaction
-        :param table: the table
-        :param changes: the changes, at least one
-        :raises NotImplementedError: in this base class
-        """
-        raise NotImplementedError(self.label)
-
-    def lock_columns(self, connection: sa.Connection, mark: str) -> bool:  # noqa: ARG002
-        """Take the lock under which the columns of a pipeline's target are changed; wait up to 2 s for it.
-
-        The session has the lock until it ends, and as long as the server executes a statement of it, even if the
-        client is gone. A dialect with :attr:`transactional_ddl` needs no such lock.
-
-        :param connection: the session
-        :param mark: text that identifies the pipeline, at most 40 characters
-        :return: False if another session has the lock
-        """
-        return True
-
-    def end_column_change(self, connection: sa.Connection, mark: str) -> None:
-        """End the session that has the lock of :meth:`lock_columns`; do nothing if there is none.
-
-        :param connection: session that ends the other
-        :param mark: text that :meth:`lock_columns` was given
         """
 
     def write(self, connection: sa.Connection, target: Table, rows: pa.Table, key: Sequence[str]) -> int:

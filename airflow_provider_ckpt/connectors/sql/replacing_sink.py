@@ -18,9 +18,10 @@ from airflow_provider_ckpt.connectors.sql.database import Database
 from airflow_provider_ckpt.connectors.sql.fence import locked_epoch
 from airflow_provider_ckpt.connectors.sql.names import split_name
 from airflow_provider_ckpt.connectors.sql.receipt_claim import claim_receipt
-from airflow_provider_ckpt.connectors.sql.sink import NO_RIGHT, SqlSink
+from airflow_provider_ckpt.connectors.sql.sink import SqlSink
 from airflow_provider_ckpt.connectors.sql.staging import drop_table, own_staging_tables, staging_table
 from airflow_provider_ckpt.connectors.sql.table_clause import table_clause
+from airflow_provider_ckpt.connectors.sql.target_checks import NO_RIGHT
 from airflow_provider_ckpt.connectors.staged_rows import StagedRows, incomplete_error
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
 from airflow_provider_ckpt.core.batch_key import BatchKey

@@ -12,19 +12,26 @@ from airflow_provider_ckpt.connectors.batch_content import StoredDeadLetter
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.file_lists import FileList
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
-from airflow_provider_ckpt.connectors.receipt_row import to_receipt
 from airflow_provider_ckpt.connectors.sink_protocol import Claims, SinkContext
 from airflow_provider_ckpt.connectors.sql import lost_rows
-from airflow_provider_ckpt.connectors.sql.bookkeeping import FENCE, RECEIPT, REPLAY, Bookkeeping, now
+from airflow_provider_ckpt.connectors.sql.bookkeeping import FENCE, Bookkeeping
 from airflow_provider_ckpt.connectors.sql.columns import Table
 from airflow_provider_ckpt.connectors.sql.connector import SqlSinkSection
 from airflow_provider_ckpt.connectors.sql.database import Database
 from airflow_provider_ckpt.connectors.sql.dead_letters import read_attempt
+from airflow_provider_ckpt.connectors.sql.documents import read_documents, store_document
 from airflow_provider_ckpt.connectors.sql.fence import fence, session_mark
 from airflow_provider_ckpt.connectors.sql.names import split_name
+from airflow_provider_ckpt.connectors.sql.receipts import read_unknown, without_receipt
 from airflow_provider_ckpt.connectors.sql.schema_changes import TargetColumns, read_begun, read_versions
 from airflow_provider_ckpt.connectors.sql.table_clause import table_clause
-from airflow_provider_ckpt.connectors.sql.target_checks import refuse_columns, refuse_target, refuse_untested
+from airflow_provider_ckpt.connectors.sql.target_checks import (
+    NO_RIGHT,
+    refuse_columns,
+    refuse_target,
+    refuse_untested,
+    refuse_unwritable,
+)
 from airflow_provider_ckpt.core.batch_key import BatchKey
 from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ConfigError, SinkError
@@ -40,20 +47,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_NOTHING_KNOWN = KnownReceipts(0, 0)
 _MAX_COUNTED = 100_000
 """Number of rows up to which a target is counted unless an exact number is requested."""
-
-_SEARCHED = 500
-"""Greatest number of batches whose receipts are looked up by one query."""
-
-NO_RIGHT = "42501"
-"""SQLSTATE of a statement that the connection's user may not run."""
-
-_RIGHTS_HINT = (
-    "The user needs SELECT, INSERT and UPDATE on the target and on the ckpt_ tables beside it; for mode: replace also "
-    "DELETE on the target."
-)
 
 
 class SqlSink:
@@ -103,7 +98,7 @@ class SqlSink:
             raise ConfigError(f"{problem}.", pipeline=self._pipeline, hint=remedy)
         for warning in warnings:
             log.warning("pipeline %s: the server of connection %r %s", self._pipeline, self._database.known.id, warning)
-        self._refuse_unwritable(table)
+        refuse_unwritable(self._database, table, self._section, self._pipeline)
 
     def create_bookkeeping(self) -> None:
         """Create the missing bookkeeping tables beside the target; see :meth:`Sink.create_bookkeeping`.
@@ -209,38 +204,16 @@ class SqlSink:
 
     def receipts(self, known: Mapping[str, KnownReceipts]) -> Iterator[Receipt]:
         """Yield the pipeline's receipts that the ledger does not know, ordered by key; see :meth:`Sink.receipts`."""
-        import sqlalchemy as sa
-
         with self._database.session(f"reading receipts of {self._name}") as connection:
             bookkeeping = self._bookkeeping(connection)
-            if bookkeeping.lacks(connection):
-                return
-            table = bookkeeping.table(RECEIPT)
-            query = sa.select(table.c.partition).where(bookkeeping.mine(table)).distinct()
-            rows: list[Any] = []
-            for (partition,) in connection.execute(query).all():
-                generation, position = known.get(partition, _NOTHING_KNOWN)
-                newer = (table.c.generation > generation) | (
-                    (table.c.generation == generation) & (table.c.range_end > position)
-                )
-                rows += connection.execute(bookkeeping.receipts().where((table.c.partition == partition) & newer)).all()
-        yield from sorted((to_receipt(tuple(row)) for row in rows), key=lambda receipt: receipt.key)
+            found = [] if bookkeeping.lacks(connection) else read_unknown(connection, bookkeeping, known)
+        yield from found
 
     def batches_without_receipt(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
         """Return the given batches that have no receipt; see :meth:`Sink.batches_without_receipt`."""
-        import sqlalchemy as sa
-
-        found: set[BatchKey] = set()
         with self._database.session(f"searching receipts of {self._name}") as connection:
             bookkeeping = self._bookkeeping(connection)
-            if bookkeeping.lacks(connection):
-                return list(keys)
-            table = bookkeeping.table(RECEIPT)
-            for start in range(0, len(keys), _SEARCHED):
-                wanted = sa.or_(*(bookkeeping.of_batch(table, key) for key in keys[start : start + _SEARCHED]))
-                query = sa.select(table.c.generation, table.c.partition, table.c.seq).where(wanted)
-                found.update(BatchKey(*row) for row in connection.execute(query))
-        return [key for key in keys if key not in found]
+            return list(keys) if bookkeeping.lacks(connection) else without_receipt(connection, bookkeeping, keys)
 
     def dead_letters(self, sources: Iterable[AttemptKey]) -> Iterator[StoredDeadLetter]:
         """Yield the dead letters of the given attempts, with one query for each; see :meth:`Sink.dead_letters`."""
@@ -323,32 +296,6 @@ class SqlSink:
     def _identity(self, connection: sa.Connection, table: Table) -> str:
         return f"{self._database.dialect.server_identity(connection)}/{table.label}"
 
-    def _refuse_unwritable(self, table: Table) -> None:
-        """Raise ConfigError if the user may not insert rows into the target.
-
-        The same applies to updates for an upsert, and to deletions for a sink that replaces all rows.
-
-        :param table: the target
-        :raises ConfigError: with the server's message
-        """
-        import sqlalchemy as sa
-
-        columns = [column.name for column in table.columns if not column.generated]
-        target = table_clause(table, columns)
-        try:
-            with self._database.session(f"checking the rights on {self._name}", writes=True) as connection:
-                none = sa.select(*target.c).where(sa.false())
-                connection.execute(target.insert().from_select(list(target.c), none))
-                if self._key:
-                    column = target.c[columns[0]]
-                    connection.execute(target.update().where(sa.false()).values({column: column}))
-                if self._section.replaces:
-                    connection.execute(target.delete().where(sa.false()))
-        except SinkError as error:
-            if error.sqlstate != NO_RIGHT:
-                raise
-            raise ConfigError(error.message, pipeline=self._pipeline, hint=_RIGHTS_HINT) from error
-
     def _find_loss(self, connection: sa.Connection, table: Table, bookkeeping: Bookkeeping) -> str | None:
         import sqlalchemy as sa
 
@@ -367,30 +314,13 @@ class SqlSink:
         lost_rows.store_snapshot(connection, table, self._key, bookkeeping, epoch)
 
     def _store_document(self, name: str, document: Mapping[str, Any]) -> None:
-        """Store a JSON document under a name; an earlier document of that name is overwritten.
-
-        The documents are replays and lists of source files, which share a bookkeeping table.
-
-        :param name: name of the replay's side partition, or of the list of source files
-        :param document: the document
-        """
         with self._database.session(f"storing {name} beside {self._name}", writes=True) as connection:
-            bookkeeping = self._bookkeeping(connection)
-            table = bookkeeping.table(REPLAY)
-            connection.execute(table.delete().where(bookkeeping.mine(table) & (table.c.partition == name)))
-            key = {"ledger": self._context.ledger, "pipeline": self._context.pipeline, "partition": name}
-            connection.execute(table.insert().values(key | {"replay": json.dumps(document), "at": now()}))
+            store_document(connection, self._bookkeeping(connection), name, document)
 
     def _documents(self) -> list[tuple[str, Any]]:
-        import sqlalchemy as sa
-
         with self._database.session(f"reading the documents beside {self._name}") as connection:
             bookkeeping = self._bookkeeping(connection)
-            if bookkeeping.lacks(connection):
-                return []
-            table = bookkeeping.table(REPLAY)
-            rows = connection.execute(sa.select(table.c.partition, table.c.replay).where(bookkeeping.mine(table))).all()
-        return [(name, json.loads(document)) for name, document in rows]
+            return [] if bookkeeping.lacks(connection) else read_documents(connection, bookkeeping)
 
     @contextmanager
     def _columns(self, epoch: int) -> Iterator[TargetColumns]:

@@ -8,16 +8,24 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.sql.columns import TEXT_KINDS, Column, Kind, Table
 from airflow_provider_ckpt.connectors.sql.database import Database
+from airflow_provider_ckpt.connectors.sql.table_clause import table_clause
 from airflow_provider_ckpt.connectors.target_columns import (
     refuse_losses,
     refuse_required_columns,
     refuse_unknown_columns,
 )
-from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.core.errors import ConfigError, SinkError
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.sql.connector import SqlSinkSection
 
+NO_RIGHT = "42501"
+"""SQLSTATE of a statement that the connection's user may not run."""
+
+_RIGHTS_HINT = (
+    "The user needs SELECT, INSERT and UPDATE on the target and on the ckpt_ tables beside it; for mode: replace also "
+    "DELETE on the target."
+)
 _WHOLE = frozenset({Kind.INTEGER, Kind.DECIMAL, Kind.BIT, Kind.YEAR})
 _NUMBERS = _WHOLE | {Kind.FLOAT, Kind.DOUBLE}
 _TIMES = frozenset({Kind.DATETIME, Kind.TIMESTAMP})
@@ -109,6 +117,36 @@ def refuse_columns(table: Table, columns: Sequence[tuple[str, str]], pipeline: s
         if not _is_stored(known[name], kind)
     ]
     refuse_losses(table.label, losses, pipeline)
+
+
+def refuse_unwritable(database: Database, table: Table, section: SqlSinkSection, pipeline: str) -> None:
+    """Raise ConfigError if the connection's user may not insert rows into a target.
+
+    The same applies to updates for an upsert, and to deletions for a sink that replaces all rows.
+
+    :param database: the sink's database
+    :param table: the target
+    :param section: the section ``sink``
+    :param pipeline: the pipeline's name, for the message
+    :raises ConfigError: with the server's message
+    """
+    import sqlalchemy as sa
+
+    columns = [column.name for column in table.columns if not column.generated]
+    target = table_clause(table, columns)
+    try:
+        with database.session(f"checking the rights on {section.table}", writes=True) as connection:
+            none = sa.select(*target.c).where(sa.false())
+            connection.execute(target.insert().from_select(list(target.c), none))
+            if section.upserts:
+                column = target.c[columns[0]]
+                connection.execute(target.update().where(sa.false()).values({column: column}))
+            if section.replaces:
+                connection.execute(target.delete().where(sa.false()))
+    except SinkError as error:
+        if error.sqlstate != NO_RIGHT:
+            raise
+        raise ConfigError(error.message, pipeline=pipeline, hint=_RIGHTS_HINT) from error
 
 
 def _is_stored(column: Column, kind: str) -> bool:
