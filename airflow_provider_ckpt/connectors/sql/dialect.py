@@ -284,6 +284,22 @@ class SqlDialect(ColumnDdl):
         :param seconds: longest wait
         """
 
+    def limit_ddl_wait(self, connection: sa.Connection) -> None:
+        """Limit the time for which a session waits to drop or change a table that others use, if the database waits.
+
+        :param connection: the session
+        """
+
+    def lock_holders(self, connection: sa.Connection, schema: str, name: str, mark: str) -> Sequence[str]:  # noqa: ARG002
+        """Return the sessions that may keep a table from being dropped, for a message; empty if they are not known.
+
+        :param connection: the session whose statement has waited in vain
+        :param schema: the table's schema
+        :param name: the table's name
+        :param mark: text that :meth:`mark_session` was given for the run's own sessions, which are left out
+        """
+        return ()
+
     def mark_session(self, connection: sa.Connection, mark: str) -> None:
         """Mark a writing session, so that :meth:`end_sessions` finds it.
 

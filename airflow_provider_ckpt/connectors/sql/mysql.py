@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.connection import Connection
-from airflow_provider_ckpt.connectors.sql import mysql_columns
+from airflow_provider_ckpt.connectors.sql import mysql_columns, mysql_locks
 from airflow_provider_ckpt.connectors.sql.columns import CURSOR_KINDS, Column, Kind, Table
 from airflow_provider_ckpt.connectors.sql.dialect import SqlDialect
 from airflow_provider_ckpt.connectors.sql.failures import Failure
@@ -212,6 +212,23 @@ class MySqlDialect(SqlDialect):
             if connection.exec_driver_sql(f"SELECT GET_LOCK('ckpt:{mark}:{number}', 0)").scalar() == 1:
                 return
 
+    def limit_ddl_wait(self, connection: sa.Connection) -> None:
+        """Limit the time for which a session waits for metadata locks to ten seconds, by ``lock_wait_timeout``.
+
+        :param connection: the session
+        """
+        mysql_locks.limit_ddl_wait(connection)
+
+    def lock_holders(self, connection: sa.Connection, schema: str, name: str, mark: str) -> Sequence[str]:
+        """Return the sessions that may hold a table's metadata lock, except those with a mark.
+
+        :param connection: the session whose statement has waited in vain
+        :param schema: the table's database
+        :param name: the table's name
+        :param mark: text that :meth:`mark_session` was given for the run's own sessions
+        """
+        return mysql_locks.lock_holders(connection, schema, name, _marked_sessions(connection, mark))
+
     def end_sessions(self, connection: sa.Connection, mark: str) -> None:
         """Kill the sessions that hold the named locks of a mark; sessions of other users are left.
 
@@ -222,13 +239,11 @@ class MySqlDialect(SqlDialect):
         """
         from sqlalchemy.exc import DBAPIError
 
-        places = ", ".join(f"IS_USED_LOCK('ckpt:{mark}:{number}')" for number in range(_MAX_LANES))
-        for session in connection.exec_driver_sql(f"SELECT {places}").one():
-            if session is not None:
-                try:
-                    connection.exec_driver_sql(f"KILL {int(session):d}")
-                except DBAPIError:  # the session has ended, or is another user's; the fence goes on waiting
-                    continue
+        for session in _marked_sessions(connection, mark):
+            try:
+                connection.exec_driver_sql(f"KILL {session:d}")
+            except DBAPIError:  # the session has ended, or is another user's; the fence goes on waiting
+                continue
 
     def column_for(self, values: Column) -> Column:
         """Return the column that a table gets for values of a source; texts get ``utf8mb4``.
@@ -358,3 +373,9 @@ class MySqlDialect(SqlDialect):
 
         found = fetch_columns(connection, query)
         return [from_texts(column, values) for column, values in zip(columns, found, strict=True)]
+
+
+def _marked_sessions(connection: sa.Connection, mark: str) -> list[int]:
+    """Return the ids of the sessions that hold the named locks of a mark."""
+    places = ", ".join(f"IS_USED_LOCK('ckpt:{mark}:{number}')" for number in range(_MAX_LANES))
+    return [int(session) for session in connection.exec_driver_sql(f"SELECT {places}").one() if session is not None]

@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.sql.column_changes import ColumnChange
 from airflow_provider_ckpt.connectors.sql.columns import Column, Kind, Table
+from airflow_provider_ckpt.connectors.sql.mysql_locks import limit_ddl_wait
 from airflow_provider_ckpt.connectors.sql.mysql_table import quote
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
-
-LOCK_WAIT = 10
-"""Seconds for which ALTER TABLE waits for open transactions on the table; new statements wait behind it."""
 
 _LOCK_SECONDS = 2
 _MAX_VARCHAR = 1024
@@ -68,7 +66,7 @@ def alter_columns(connection: sa.Connection, table: Table, changes: Sequence[Col
     :param table: the table
     :param changes: the changes
     """
-    connection.exec_driver_sql(f"SET SESSION lock_wait_timeout = {LOCK_WAIT:d}")
+    limit_ddl_wait(connection)
     place = f"{quote(table.schema)}.{quote(table.name)}"
     definitions = _definitions(connection, place)
     collation = str(connection.exec_driver_sql(_COLLATION, (table.schema, table.name)).scalar_one())

@@ -8,6 +8,7 @@ a session of their own while another session keeps the fence locked, and the tra
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.receipt_row import to_receipt
@@ -70,10 +71,10 @@ class SqlReplacingSink(SqlSink):
             refuse_unless_current(found, epoch, bookkeeping.place, self._pipeline)
             try:
                 if holder.dialect.transactional_ddl:
-                    self._renew_staging(fenced, target, generation)
+                    self._renew_staging(fenced, target, epoch, generation)
                 else:
                     with self._marked(epoch) as other, other.session(operation, writes=True) as connection:
-                        self._renew_staging(connection, target, generation)
+                        self._renew_staging(connection, target, epoch, generation)
             except SinkError as error:
                 if error.sqlstate != NO_RIGHT:
                     raise
@@ -132,8 +133,9 @@ class SqlReplacingSink(SqlSink):
                 return Outcome(task.key, task.attempt, AttemptOutcome.FAILED, error=info)
             except SinkError as error:
                 return Outcome(task.key, task.attempt, AttemptOutcome.FAILED, error=error.info)
-        if outcome.outcome is AttemptOutcome.DELIVERED and staging is not None:
-            self._remove_published(staging)
+            database.roll_back()  # ends a transaction that has found the receipt of an earlier attempt
+            if outcome.outcome is AttemptOutcome.DELIVERED and staging is not None:
+                self._remove_published(database, staging, epoch)
         return outcome
 
     def _publish(
@@ -219,27 +221,33 @@ class SqlReplacingSink(SqlSink):
         connection.execute(receipts.update().where(bookkeeping.of_batch(receipts, task.key)).values(added=taken))
         return True
 
-    def _renew_staging(self, connection: sa.Connection, target: Table, generation: int) -> None:
+    def _renew_staging(self, connection: sa.Connection, target: Table, epoch: int, generation: int) -> None:
         """Drop the pipeline's staging tables beside a target, and create that of a new refresh.
 
         :param connection: an open connection
         :param target: the target
+        :param epoch: epoch of the run
         :param generation: generation of the refresh
         """
-        for name in own_staging_tables(connection, target.schema, self._context):
-            drop_table(connection, target.schema, name)
-        self._database.dialect.create_staging(connection, target, self._staging_name(generation))
+        dialect, context = self._database.dialect, replace(self._context, epoch=epoch)
+        for name in own_staging_tables(connection, target.schema, context):
+            drop_table(connection, dialect, target.schema, name, context)
+        dialect.create_staging(connection, target, self._staging_name(generation))
 
-    def _remove_published(self, staging: Table) -> None:
+    def _remove_published(self, database: Database, staging: Table, epoch: int) -> None:
         """Drop the staging table of a refresh that is published; if that fails, the next refresh drops it.
 
+        :param database: a connection of its own to the sink's database
         :param staging: the staging table
+        :param epoch: epoch of the run
         """
+        context = replace(self._context, epoch=epoch)
         try:
-            with self._database.session(f"dropping {staging.label}", writes=True) as connection:
-                drop_table(connection, staging.schema, staging.name)
+            with database.session(f"dropping {staging.label}", writes=True) as connection:
+                drop_table(connection, database.dialect, staging.schema, staging.name, context)
         except SinkError as error:
-            log.warning("pipeline %s: %s. The next refresh drops the table.", self._pipeline, error.message)
+            message = error.message.removesuffix(".")
+            log.warning("pipeline %s: %s. The next refresh drops the table.", self._pipeline, message)
 
     def _staging_name(self, generation: int) -> str:
         return staging_table(split_name(self._name)[1], generation, self._context)

@@ -18,7 +18,7 @@ import pytest
 from airflow_provider_ckpt.connectors.batch_content import BatchContent
 from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, SinkContext
 from airflow_provider_ckpt.connectors.sql import database as databases
-from airflow_provider_ckpt.connectors.sql import replacing_sink
+from airflow_provider_ckpt.connectors.sql import mysql_locks, replacing_sink
 from airflow_provider_ckpt.connectors.sql.mysql import MySqlDialect
 from airflow_provider_ckpt.connectors.sql.replacing_sink import SqlReplacingSink
 from airflow_provider_ckpt.connectors.sql.staging import staging_table
@@ -294,6 +294,49 @@ class TestPublication:
         with Refresh(target, 2) as second:
             second.stage(1)
             assert len(staging_tables(target)) == 1
+
+    def test_a_staging_table_that_others_use_is_not_waited_for_without_a_limit(
+        self, mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(mysql_locks, "DDL_WAIT", 1)
+        mariadb.execute("CREATE TABLE target (id bigint NOT NULL PRIMARY KEY)")
+        with Refresh(mariadb) as first:
+            first.stage(0)
+        [staging] = staging_tables(mariadb)
+        with closing(mariadb.server.open(mariadb.name)) as other, Refresh(mariadb, 2) as second:
+            with other.cursor() as cursor:
+                cursor.execute("START TRANSACTION")
+                cursor.execute(f"SELECT * FROM {staging}")
+                cursor.execute("SELECT CONNECTION_ID()")
+                [(session,)] = cursor.fetchall()
+            with pytest.raises(SinkError, match="open transactions use it") as refused:
+                second.stage(1)
+
+            assert f"staging table {mariadb.name}.{staging} cannot be dropped" in refused.value.message
+            assert f": session {session} of " in refused.value.message
+            assert (refused.value.pipeline, refused.value.recoverable) == ("orders", True)
+            assert "end their sessions" in str(refused.value.hint)
+            assert mariadb.execute(f"SELECT count(*) FROM {staging}") == [(10,)]
+            other.rollback()
+            second.stage(1)
+            assert staging_tables(mariadb) != [staging]
+
+    def test_a_published_staging_table_that_others_use_stays_until_the_next_refresh(
+        self, mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        monkeypatch.setattr(mysql_locks, "DDL_WAIT", 1)
+        mariadb.execute("CREATE TABLE target (id bigint NOT NULL PRIMARY KEY)")
+        with Refresh(mariadb) as run, closing(mariadb.server.open(mariadb.name)) as other:
+            run.stage(0)
+            with other.cursor() as cursor:
+                cursor.execute("START TRANSACTION")
+                cursor.execute(f"SELECT * FROM {staging_tables(mariadb)[0]}")
+            with caplog.at_level(logging.WARNING):
+                assert run.publish(1).outcome is AttemptOutcome.DELIVERED
+            other.rollback()
+
+        assert held(mariadb) == ids(0)
+        assert "open transactions use it" in caplog.text
 
     def test_a_replayed_dead_letter_goes_to_the_target(self, target: Database) -> None:
         with Refresh(target) as run:

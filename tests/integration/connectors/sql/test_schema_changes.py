@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ckpt.connectors.sql import mysql_columns
+from airflow_provider_ckpt.connectors.sql import mysql_locks
 from airflow_provider_ckpt.connectors.sql.fence import owner_digest
 from airflow_provider_ckpt.connectors.sql.mysql import MySqlDialect
 from airflow_provider_ckpt.connectors.sql.schema_changes import TargetColumns
@@ -498,7 +498,7 @@ class TestOnce:
         assert (numbers(second), on_mariadb.begun(), len(made)) == ([2], [], 1)
 
     def test_a_statement_that_the_server_refuses_has_not_begun(self, on_mariadb: OnMariaDb) -> None:
-        on_mariadb.monkeypatch.setattr(mysql_columns, "LOCK_WAIT", 1)
+        on_mariadb.monkeypatch.setattr(mysql_locks, "DDL_WAIT", 1)
         run = on_mariadb.run()
         with on_mariadb.database.server.open(on_mariadb.database.name) as reader, reader.cursor() as cursor:
             cursor.execute("BEGIN")
