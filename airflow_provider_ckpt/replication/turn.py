@@ -8,10 +8,12 @@ class Turn:
 
     Runs that share a process take turns instead: they use the subclass :class:`~.parallel_runs.SharedTurn`.
 
+    :ivar is_paused: whether the run was told to pause, and has not resumed since
     :ivar seconds_used: seconds of the run's time budget that it used before it paused, 0 if it never paused
     """
 
     def __init__(self) -> None:
+        self.is_paused = False
         self.seconds_used = 0.0
 
     @property

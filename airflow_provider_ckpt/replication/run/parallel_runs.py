@@ -191,14 +191,12 @@ class SharedTurn(Turn):
 
     :param runs: the runs that share the process
     :param name: name of the run's pipeline
-    :ivar is_paused: whether the run was told to pause, and has not resumed since
     """
 
     def __init__(self, runs: ParallelRuns[T], name: str) -> None:
         super().__init__()
         self._runs = runs
         self._name = name
-        self.is_paused = False
         self._seconds_idle = 0.0
 
     def check(self) -> None:

@@ -210,6 +210,8 @@ class Run:
     def finish(self, *, release: bool = True) -> RunSummary:
         """Check the sink if it may have received records, complete and return the summary, and release the lease.
 
+        A run that pauses has not succeeded yet, so the error of the run before remains.
+
         :param release: whether to release the lease; False if a later task continues with it
         :raises SinkChangedError: if the sink has lost records that this run delivered
         """
@@ -224,7 +226,7 @@ class Run:
         self.summary.target_rows = self.sink.target_rows()
         self.summary.seconds = time.monotonic() - self._started
         if release:
-            self.ledger.release(self.lease, succeeded=True)
+            self.ledger.release(self.lease, succeeded=not self.setup.turn.is_paused)
         log.info("%s", self.summary.line())
         return self.summary
 

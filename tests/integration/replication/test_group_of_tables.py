@@ -296,6 +296,7 @@ class AlwaysPauses(Turn):
 
     def must_pause(self, seconds_used: float, seconds_idle: float) -> bool:
         """Pause."""
+        self.is_paused = True
         return True
 
 
@@ -305,6 +306,22 @@ def test_a_run_that_pauses_has_released_its_lease(orders: Replication) -> None:
 
     assert (summary.records, summary.batches_by_state) == (Counts(), {"planned": 10})
     assert orders.run().records == Counts(1000, 1000, 0, 0)
+
+
+def test_a_run_that_pauses_leaves_the_error_of_the_run_before(orders: Replication) -> None:
+    replicate(replace(orders.setup(), turn=AlwaysPauses()), SessionEngine(orders.spark))
+    execute(orders.dsn, "ALTER TABLE target RENAME TO elsewhere")
+    with pytest.raises(CkptError, match="target"):
+        orders.run()
+    failed = orders.ledger.failed_runs("orders")
+    execute(orders.dsn, "ALTER TABLE elsewhere RENAME TO target")
+
+    replicate(replace(orders.setup(), turn=AlwaysPauses()), SessionEngine(orders.spark))
+
+    assert set(failed) == {"orders"}
+    assert orders.ledger.failed_runs("orders") == failed
+    orders.run()
+    assert orders.ledger.failed_runs("orders") == {}
 
 
 def test_a_run_that_paused_does_not_get_its_time_budget_again(orders: Replication) -> None:
