@@ -51,7 +51,9 @@ function Findings({ found }: { readonly found: Accounted }) {
           <UserText>{`${violation.name}: ${violation.message}`}</UserText>
         </li>
       ))}
-      <li>Run `airflow ckpt audit` for the whole list, and Recover to read again what is missing.</li>
+      <li>
+        Run `airflow ckpt audit` for the whole list. After Recover, the next run reads the records that were never read.
+      </li>
     </Box>
   );
 }
