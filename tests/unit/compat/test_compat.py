@@ -108,7 +108,9 @@ def test_an_unknown_environment_is_refused() -> None:
 def test_the_commands_that_install_the_package_name_equal_versions_of_both_packages_of_pyspark(page: str) -> None:
     """The newest ``pyspark`` and the newest ``pyspark-client`` often differ, and runs are then refused."""
     commands = re.findall(r"pip install [^\n`]*airflow-provider-ckpt[^\n`]*", (ROOT / page).read_text("utf-8"))
-    locked = dict(re.findall(r"^(pyspark|pyspark-client)==(\S+)", (ROOT / "requirements.lock").read_text(), re.MULTILINE))
+    locked = dict(
+        re.findall(r"^(pyspark|pyspark-client)==(\S+)", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
+    )
 
     assert commands
     for command in commands:
