@@ -68,7 +68,7 @@ class Database:
                     hint=f"Install {self.dialect.install}, on Spark's executors, too.",
                 ) from error
             except sa.exc.DBAPIError as error:
-                raise to_exception(self._connect_error(error)) from error
+                raise to_exception(self._connect_error(error), self.dialect.classify(error).hint) from error
         return self._open.execution_options(**{WRITES: writes})
 
     @contextmanager
@@ -86,7 +86,7 @@ class Database:
             yield connection
             connection.commit()
         except DBAPIError as error:
-            raise to_exception(self.failed(error, operation)) from error
+            raise to_exception(self.failed(error, operation), self.dialect.classify(error).hint) from error
         except BaseException:
             self.roll_back()
             raise

@@ -36,12 +36,14 @@ class Failure:
     :param text: the server's message, which may quote values
     :param of_row: whether the data of a row may have caused the error, so that other rows can be written
     :param is_duplicate: whether a row has the key of another
+    :param hint: advice to the user, if any
     """
 
     state: str | None
     text: str
     of_row: bool = False
     is_duplicate: bool = False
+    hint: str | None = None
 
 
 def error_info(failure: Failure, kind: ErrorType, operation: str, *, lost: bool) -> ErrorInfo:

@@ -33,6 +33,10 @@ _SETTINGS = ("PRAGMA synchronous = FULL", "PRAGMA foreign_keys = ON")
 _NUMERIC_DIGITS = 15
 """Number of digits that SQLite keeps in a column of affinity NUMERIC, which stores a number as a double."""
 
+_CANNOT_OPEN_HINT = (
+    "The connection's host is the path of the file as this machine sees it: the file must exist, and the user "
+    "of the process needs the rights to read and write it and to create files in its directory."
+)
 _SIZE = re.compile(r"\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
 _HIDDEN, _GENERATED = 1, (2, 3)
 
@@ -88,7 +92,8 @@ class SqliteDialect(SqlDialect):
     def classify(self, error: DBAPIError) -> Failure:
         """Return the meaning of an exception, judged by SQLite's error code."""
         code = getattr(error.orig, "sqlite_errorcode", 0)
-        return Failure(_state(code), first_line(error), *_of_row(code))
+        hint = _CANNOT_OPEN_HINT if code & 0xFF == sqlite3.SQLITE_CANTOPEN else None
+        return Failure(_state(code), first_line(error), *_of_row(code), hint)
 
     def find_table(self, connection: sa.Connection, schema: str | None, name: str) -> Table | None:
         """Return a table or view with its columns and keys, read by PRAGMA statements; None if it does not exist.

@@ -292,6 +292,8 @@ class Run:
             final_check.confirm_after_failure(self.setup, self.lease)
         self.close()
         if error is not None:
+            if isinstance(error, CkptError):
+                error.pipeline = error.pipeline or self.pipeline.name
             if isinstance(error, StaleEpochError | FencedError):
                 self.metrics.refused()
             self.release_after_error(error)

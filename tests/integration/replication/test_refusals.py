@@ -16,7 +16,7 @@ import pytest
 
 from airflow_provider_ckpt.config.load import build
 from airflow_provider_ckpt.connectors.connection import Connection
-from airflow_provider_ckpt.core.errors import CkptError, ConfigError
+from airflow_provider_ckpt.core.errors import CkptError, ConfigError, SourceError
 from airflow_provider_ckpt.engines.session import SessionEngine
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.replication.run.replicate import replicate
@@ -24,7 +24,7 @@ from airflow_provider_ckpt.replication.setup import PipelineContext
 from tests.services.database_server import PASSWORD
 from tests.services.ledgers import new_ledger_file
 from tests.services.postgres import PostgresServer
-from tests.services.replication import connection_to
+from tests.services.replication import Replication, connection_to
 from tests.services.tables import execute, make_source, make_target, scalar
 
 if TYPE_CHECKING:
@@ -269,3 +269,14 @@ def test_a_file_that_changed_after_it_was_planned_is_refused_until_it_is_put_bac
     assert f"{first} changed after it was discovered" in setup.refused(EVENTS, spark)
     (setup.here / "aside").rename(first)
     assert setup.run(EVENTS, spark).records.delivered == 1
+
+
+def test_an_error_of_the_cursor_names_the_pipeline(orders: Replication) -> None:
+    assert orders.run().records.delivered == 1000
+    execute(orders.dsn, f"UPDATE orders SET id = {2**63 - 1} WHERE id = 1")
+
+    with pytest.raises(SourceError, match="reached the largest 64-bit number") as refused:
+        orders.run()
+
+    assert refused.value.pipeline == "orders"
+    assert str(refused.value) == orders.ledger.failed_runs("orders")["orders"].error

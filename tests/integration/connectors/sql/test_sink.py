@@ -305,6 +305,9 @@ class TestRefusals:
             tried.check()
         assert not refusal.value.recoverable
         assert not missing.exists()
+        assert str(missing) in refusal.value.message
+        assert "the file must exist" in str(refusal.value.hint)
+        assert "create files in its directory" in str(refusal.value.hint)
 
     def test_columns_that_lose_values(self, database: Database) -> None:
         database.execute("CREATE TABLE target (id int NOT NULL, at date, note varchar(20))")
