@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING
 
+from airflow_provider_ckpt.connectors import float_texts
 from airflow_provider_ckpt.connectors.extreme_times import is_out_of_range, to_iso
 from airflow_provider_ckpt.connectors.json_encoding import encode_rows
 from airflow_provider_ckpt.core.errors import ConfigError
@@ -99,26 +100,11 @@ def _readable_column(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
     import pyarrow.compute as pc
 
     if pa.types.is_floating(column.type):
-        return _readable_numbers(column)
+        return column if float_texts.has_only_finite(column) else float_texts.to_texts(column)
     if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
         array = column.combine_chunks()
         return to_iso(array, " ") if pc.any(is_out_of_range(array)).as_py() else column
     return column
-
-
-def _readable_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column of numbers unchanged, or as text if it contains values that are not finite.
-
-    Arrow would write such values as ``nan`` and ``inf``, which CSV readers reject; the texts are ``NaN`` and
-    ``Infinity``.
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if pc.all(pc.is_finite(column)).as_py() is not False:
-        return column
-    text = pc.replace_substring(column.cast(pa.string()), "nan", "NaN")
-    return pc.replace_substring(text, "inf", "Infinity")
 
 
 def _write_parquet(rows: pa.Table, file: IO[bytes]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors import extreme_times
+from airflow_provider_ckpt.connectors import extreme_times, float_texts
 from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER
 from airflow_provider_ckpt.connectors.sql.columns import Column, Kind, Table
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorInfo, ErrorType
@@ -225,6 +225,8 @@ def _to_text(values: Any, column: Column) -> Any:
 
     if pa.types.is_date(values.type) or pa.types.is_timestamp(values.type):
         found = pa.chunked_array([extreme_times.to_iso(values.combine_chunks(), " ")], pa.string())
+    elif pa.types.is_floating(values.type):
+        found = float_texts.to_texts(values)
     else:
         found = values.cast(pa.string())
     if column.length is not None and (pc.max(pc.utf8_length(found)).as_py() or 0) > column.length:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -110,6 +111,18 @@ def test_mariadb_stores_every_value_as_it_is(mariadb: MariaDb, number: int) -> N
     assert delivery.refused == {}
     expected = tuple(value if shown is None else shown for _, _, value, shown in MARIADB.values())
     assert mariadb.execute("SELECT * FROM target") == [(*expected, -127)] * number
+
+
+@pytest.mark.parametrize("number", [1, MANY])
+def test_numbers_that_are_not_finite_have_their_usual_names_in_a_text(database: Database, number: int) -> None:
+    database.execute("CREATE TABLE target (a varchar(20), b varchar(20), c varchar(20), d varchar(20), e varchar(20))")
+    sent = {"a": math.nan, "b": math.inf, "c": -math.inf, "d": 0.5, "e": None}
+    rows = pa.table({name: pa.array([value] * number, pa.float64()) for name, value in sent.items()})
+
+    delivery = deliver(database, rows)
+
+    assert delivery.refused == {}
+    assert database.execute("SELECT * FROM target") == [("NaN", "Infinity", "-Infinity", "0.5", None)] * number
 
 
 def test_sqlite_stores_every_value_as_it_is(sqlite: Sqlite) -> None:
