@@ -19,6 +19,9 @@ from airflow_provider_ckpt.core.wave_messages import BatchTask
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
+_TOO_LONG = "54000"
+"""SQLSTATE of a value that exceeds a limit of the server."""
+
 _COLUMNS = ("position", "key", "value", "error_type", "error", "sqlstate", "headers", "at")
 
 
@@ -41,6 +44,15 @@ def write_dead_letters(
 
     common = bookkeeping.key_values(task.key) | {"attempt": task.attempt, "epoch": bookkeeping.context.epoch}
     rows = [common | {"number": at} | _values(dead_letter) for at, dead_letter in enumerate(dead_letters)]
+    found = bookkeeping.dialect.find_long_row(connection, [list(row.values()) for row in rows])
+    if found is not None:
+        at, reason = found
+        raise DeadLettersRefusedError(
+            f"a dead letter of {task.key} {reason}.",
+            position=dead_letters[at].position,
+            sqlstate=_TOO_LONG,
+            hint="Raise max_allowed_packet of the server, or choose another store in dead_letter_queue; run again.",
+        )
     try:
         with connection.begin_nested():
             connection.execute(bookkeeping.table(DEAD_LETTER).insert(), rows)

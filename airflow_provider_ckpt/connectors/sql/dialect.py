@@ -325,6 +325,17 @@ class SqlDialect(ColumnDdl):
         table = table_clause(target, rows.schema.names)
         return int(connection.execute(self.insert(table, key), rows.to_pylist()).rowcount)
 
+    def find_long_row(self, connection: sa.Connection, rows: Sequence[Sequence[Any]]) -> tuple[int, str] | None:
+        """Return the index of a row that is too long for one statement, and a clause that says so; None if all fit.
+
+        It is for databases that end the connection because of such a row; the base class returns None.
+
+        :param connection: an open connection
+        :param rows: the rows, as sequences of values
+        """
+        del connection, rows
+        return None
+
     def insert(self, table: Any, key: Sequence[str]) -> Any:
         """Return the statement that writes one row.
 

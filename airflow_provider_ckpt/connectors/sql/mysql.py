@@ -292,6 +292,16 @@ class MySqlDialect(SqlDialect):
             return mysql_load.load(connection, target, rows)
         return mysql_load.insert(connection, target, rows, key)
 
+    def find_long_row(self, connection: sa.Connection, rows: Sequence[Sequence[Any]]) -> tuple[int, str] | None:
+        """Return the index of a row that exceeds ``max_allowed_packet``, and a clause with both sizes; None if all fit.
+
+        :param connection: an open connection
+        :param rows: the rows, as sequences of values
+        """
+        from airflow_provider_ckpt.connectors.sql import mysql_load
+
+        return mysql_load.find_long_row(connection, rows)
+
     def running_transactions(self, connection: sa.Connection) -> frozenset[str] | None:
         """Return names of InnoDB's transactions except this session's; None without the right ``PROCESS``.
 

@@ -165,33 +165,35 @@ def insert(connection: sa.Connection, target: Table, rows: pa.Table, key: Sequen
         statement += f" ON DUPLICATE KEY UPDATE {replaced}"
     values = list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
     if rows.nbytes >= _MAY_BE_TOO_LONG:
-        _refuse_long_rows(connection, target, values)
+        found = find_long_row(connection, values)
+        if found is not None:
+            raise SinkError(
+                f"a row for {target.label} {found[1]}; raise max_allowed_packet of the server, or leave the long "
+                "column out by source.columns."
+            )
     taken = int(connection.exec_driver_sql(statement, values).rowcount)
     if key and rows.num_rows <= taken <= 2 * rows.num_rows:
         return int(rows.num_rows)
     return taken
 
 
-def _refuse_long_rows(connection: sa.Connection, target: Table, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Raise an error if a row does not fit into one statement, for which the server would end the connection.
+def find_long_row(connection: sa.Connection, rows: Sequence[Sequence[Any]]) -> tuple[int, str] | None:
+    """Return the index of a row that does not fit into one statement, for which the server would end the connection.
 
     :param connection: the connection
-    :param target: the target
-    :param rows: the rows, as tuples of values
-    :raises SinkError: if the values of a row, as they are sent, have more bytes than the server accepts
+    :param rows: the rows, as sequences of values
+    :return: the index, and a clause for a message with the bytes of the row as it is sent, and those that the server
+        accepts; None if all rows fit
     """
     most = int(connection.exec_driver_sql("SELECT @@max_allowed_packet").scalar_one())
     driver = _driver(connection)
-    for row in rows:
+    for at, row in enumerate(rows):
         if sum(len(value) for value in row if isinstance(value, str | bytes)) * _LONGEST_ESCAPE < most:
             continue
         size = sum(len(driver.escape(value, driver.encoders).encode("utf-8", "surrogateescape")) for value in row)
         if size + _STATEMENT_BYTES > most:
-            raise SinkError(
-                f"a row for {target.label} takes {size:,} bytes in a statement, and the server accepts {most:,} "
-                "(max_allowed_packet); raise max_allowed_packet of the server, or leave the long column out by "
-                "source.columns."
-            )
+            return at, f"takes {size:,} bytes in a statement, and the server accepts {most:,} (max_allowed_packet)"
+    return None
 
 
 def fetch_columns(connection: sa.Connection, query: sa.Executable) -> list[pa.Array]:

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from airflow_provider_ckpt.connectors import dead_letter_retries
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.sink_protocol import Refused, Sink, SinkContext, Writer
 from airflow_provider_ckpt.connectors.sql import database as databases
@@ -19,7 +20,8 @@ from airflow_provider_ckpt.connectors.sql import mysql
 from airflow_provider_ckpt.connectors.sql.sink import SqlSink
 from airflow_provider_ckpt.connectors.sql.writer import SqlWriter
 from airflow_provider_ckpt.core.batch import AttemptOutcome
-from airflow_provider_ckpt.core.errors import ConfigError, FencedError, SinkError
+from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, FencedError, SinkError
+from airflow_provider_ckpt.core.wave_messages import Outcome
 from airflow_provider_ckpt.testing.sink_conformance import RefusingSinkConformance
 from airflow_provider_ckpt.testing.sink_harness import (
     Run,
@@ -125,6 +127,32 @@ def test_a_message_about_a_value_shows_no_part_of_it(mariadb: MariaDb, value: st
 
     assert refused.value.message.startswith("adding a row: Duplicate entry '…'")
     assert not [word for word in re.findall(r"\w+", value.replace("for key", "")) if word in refused.value.message[24:]]
+
+
+def test_a_dead_letter_that_no_statement_can_hold_is_an_error_that_names_the_setting(
+    mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dead_letter_retries, "RETRY_SECONDS", 0.0)
+    harness = TargetHarness(mariadb)
+    rejected = content(0, rejected=2)
+    rejected.dead_letters[1] = replace(rejected.dead_letters[1], value=b"'" * 600_000)
+    [(before,)] = mariadb.execute("SELECT @@GLOBAL.max_allowed_packet")
+    mariadb.execute("SET GLOBAL max_allowed_packet = 1048576")
+    try:
+        with Run(harness, 1) as run:
+            refused = run.take_over().writer.deliver(task(0), rejected)
+            assert isinstance(refused, Outcome)
+            assert refused.error is not None
+            assert refused.error.type is ErrorType.DEAD_LETTER_QUEUE
+            assert "a dead letter of main#0 takes 1,200," in refused.error.message
+            assert "Raise max_allowed_packet of the server" in refused.error.message
+            assert not refused.error.is_outage
+            assert (harness.target(), run.receipts()) == ([], [])
+    finally:
+        mariadb.execute(f"SET GLOBAL max_allowed_packet = {before}")
+    with Run(harness, 2) as run:
+        assert run.take_over().send(task(0), rejected).outcome is AttemptOutcome.DELIVERED
+        assert [len(found.value or b"") for found in harness.dead_letters(run.context)][1] == 600_000
 
 
 class TestLostConnections:
