@@ -8,6 +8,7 @@ from pydantic import model_validator
 
 from airflow_provider_ckpt.config.fields import ColumnNames, RequiredText
 from airflow_provider_ckpt.connectors.replacing_sink_section import ReplacingSinkSection
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 
 
 class TableSinkSection(ReplacingSinkSection):
@@ -40,6 +41,15 @@ class TableSinkSection(ReplacingSinkSection):
                 "key requires mode: upsert, since append never replaces rows; write that, or leave key out"
             )
         return self
+
+    def staging_table(self, generation: int, context: SinkContext) -> str | None:
+        """Return the name of the table beside the target in which a refresh stages its rows; None if it has no table.
+
+        :param generation: generation of the refresh
+        :param context: ids of the ledger and the pipeline
+        """
+        del generation, context
+        return None
 
     @property
     def upserts(self) -> bool:

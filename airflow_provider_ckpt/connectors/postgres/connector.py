@@ -23,6 +23,7 @@ from airflow_provider_ckpt.connectors.full_source_section import FullSourceSecti
 from airflow_provider_ckpt.connectors.postgres.client import quote, split_table
 from airflow_provider_ckpt.connectors.postgres.column_types import FIRST_DAY
 from airflow_provider_ckpt.connectors.replacing_sink_section import ReplaceSection
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.connectors.table_sink_section import TableSinkSection
 
 _HERE = "airflow_provider_ckpt.connectors.postgres"
@@ -98,6 +99,13 @@ class PostgresSinkSection(TableSinkSection):
         return self.create
 
     changes_columns: ClassVar[bool] = True
+
+    def staging_table(self, generation: int, context: SinkContext) -> str:
+        """Return the name of the staging table of a refresh; see :meth:`TableSinkSection.staging_table`."""
+        from airflow_provider_ckpt.connectors.postgres.staging import staging_place
+
+        del context
+        return staging_place(self.table, generation)
 
     @classmethod
     def name_in_place(cls, name: str) -> str:

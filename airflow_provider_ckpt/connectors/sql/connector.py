@@ -12,6 +12,7 @@ from airflow_provider_ckpt.config.connector import Connector, OutOfRangeTimes, S
 from airflow_provider_ckpt.config.durations import Duration
 from airflow_provider_ckpt.config.fields import ColumnNames, RequiredText
 from airflow_provider_ckpt.connectors.full_source_section import FullSourceSection
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
 from airflow_provider_ckpt.connectors.sql.names import quote, split_name
 from airflow_provider_ckpt.connectors.table_sink_section import TableSinkSection
 
@@ -59,6 +60,14 @@ class SqlSinkSection(TableSinkSection):
     changes_columns: ClassVar[bool] = True
 
     untested_dialect: bool = False
+
+    def staging_table(self, generation: int, context: SinkContext) -> str:
+        """Return the name of the staging table of a refresh; see :meth:`TableSinkSection.staging_table`."""
+        from airflow_provider_ckpt.connectors.sql.staging import staging_table
+
+        schema, table = split_name(self.table)
+        name = staging_table(table, generation, context)
+        return f"{schema}.{name}" if schema else name
 
     @classmethod
     def name_in_place(cls, name: str) -> str:

@@ -9,11 +9,15 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ckpt.connectors.sink_protocol import SinkContext
+from airflow_provider_ckpt.connectors.table_sink_section import TableSinkSection
 from airflow_provider_ckpt.core.action import Action, ActionKind
-from airflow_provider_ckpt.core.errors import LedgerStateError
+from airflow_provider_ckpt.core.batch_key import side_kind
+from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError
 from airflow_provider_ckpt.core.ranges import position_text
 from airflow_provider_ckpt.ledger.types import ActionResult
 from airflow_provider_ckpt.replication.process_lease_owner import is_dead, is_held
+from airflow_provider_ckpt.replication.setup import stored_pipeline
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.ledger.ledger import Ledger
@@ -70,6 +74,9 @@ def delete_pipeline(context: ActionContext) -> Action:
 def data_to_lose(ledger: Ledger, pipeline: str) -> dict[str, Any]:
     """Return the data that deleting a pipeline removes from the ledger: checkpoints, batches and dead letters.
 
+    ``staging_tables`` has the names of tables that a refresh may have left beside the target. They are not removed,
+    since the command does not open the sink.
+
     :param ledger: the ledger
     :param pipeline: name of the pipeline
     :raises ConfigError: if the ledger does not know the pipeline
@@ -80,7 +87,26 @@ def data_to_lose(ledger: Ledger, pipeline: str) -> dict[str, Any]:
         "checkpoints": {part["id"]: part["committed"] for part in status["partitions"]},
         "batches": status["batches"],
         "dead_letters": sum(status["dead_letters"].values()),
+        "staging_tables": _staging_tables(ledger, pipeline, status),
     }
+
+
+def _staging_tables(ledger: Ledger, pipeline: str, status: Mapping[str, Any]) -> list[str]:
+    """Return the names of the staging tables that the pipeline's newest refresh may have left beside its target.
+
+    :param ledger: the ledger
+    :param pipeline: name of the pipeline
+    :param status: the pipeline's status
+    """
+    try:
+        sink = stored_pipeline(ledger, pipeline, instead="--file").sink
+    except ConfigError:  # no run has stored a declaration, or another version has stored one that this one refuses
+        return []
+    if not isinstance(sink, TableSinkSection) or sink.replaces is None:
+        return []
+    context = SinkContext(ledger.sink_id(pipeline), pipeline)
+    generations = (part["generation"] for part in status["partitions"] if side_kind(part["id"]) is None)
+    return [name for number in generations if (name := sink.staging_table(number, context)) is not None]
 
 
 def carry_out(context: ActionContext, action: Action) -> ActionResult:
@@ -134,6 +160,10 @@ def _delete(context: ActionContext, action: Action, *, dry_run: bool) -> ActionR
     }
     before |= {f"{state.replace('_', ' ')} batches": number for state, number in found["batches"].items()}
     before["dead letters"] = found["dead_letters"]
+    after = dict.fromkeys(before, "deleted")
+    for name in found["staging_tables"]:
+        before[f"staging table {name}"] = "in the sink, if a refresh has left it"
+        after[f"staging table {name}"] = "stays; drop it by hand"
     if not dry_run:
         context.ledger.delete_pipeline(
             context.pipeline,
@@ -143,7 +173,7 @@ def _delete(context: ActionContext, action: Action, *, dry_run: bool) -> ActionR
             epoch=action.epoch,
             proposal=context.proposal,
         )
-    return ActionResult(action, applied=not dry_run, before=before, after=dict.fromkeys(before, "deleted"))
+    return ActionResult(action, applied=not dry_run, before=before, after=after)
 
 
 _COMMANDS: Mapping[ActionKind, Callable[..., ActionResult]] = {

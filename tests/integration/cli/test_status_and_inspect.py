@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -187,6 +188,27 @@ def test_a_pipeline_that_ran_while_its_deletion_was_confirmed_is_not_deleted(
 
     assert "has been acquired since" in said
     assert "orders" in orders.ledger.pipelines()
+
+
+@pytest.mark.parametrize(
+    ("kind", "table", "staging"),
+    [
+        ("sql", "shop.target", r"shop\.ckpt_stage_1_[0-9a-f]{16}_target"),
+        ("postgres", "target", '"ckpt_stage_1_target"'),
+    ],
+)
+def test_the_deletion_of_a_pipeline_names_the_staging_tables_that_it_leaves(
+    ckpt: Ckpt, orders: LedgerDriver, kind: str, table: str, staging: str
+) -> None:
+    source = {"type": kind, "connection": "shop", "table": "orders", "mode": "full"}
+    sink = {"type": kind, "connection": "shop", "table": table, "mode": "replace"}
+    orders.ledger.declare(orders.lease, {"name": "orders", "source": source, "sink": sink})
+    orders.ledger.release(orders.lease)
+
+    shown = ckpt.json("pipeline", "delete", "orders", "--reason", "moved to another ledger", "--dry-run")
+
+    [name] = shown["staging_tables"]
+    assert re.fullmatch(staging, name)
 
 
 def test_a_pipeline_is_forgotten_only_by_someone_who_is_sure(ckpt: Ckpt, orders: LedgerDriver) -> None:

@@ -19,6 +19,7 @@ from airflow_provider_ckpt.connectors.batch_content import BatchContent
 from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER, SinkContext
 from airflow_provider_ckpt.connectors.sql import database as databases
 from airflow_provider_ckpt.connectors.sql import mysql_locks, replacing_sink
+from airflow_provider_ckpt.connectors.sql.connector import SqlSinkSection
 from airflow_provider_ckpt.connectors.sql.mysql import MySqlDialect
 from airflow_provider_ckpt.connectors.sql.replacing_sink import SqlReplacingSink
 from airflow_provider_ckpt.connectors.sql.staging import staging_table
@@ -266,6 +267,14 @@ class TestPublication:
             second.stage().publish(0)
             assert held(target) == []
             assert second.sink.claims().loss_evidence is None
+
+    def test_the_declaration_knows_the_name_of_the_staging_table(self, target: Database) -> None:
+        with Refresh(target) as run:
+            run.stage(0)
+            declared = pipeline(source=dict(FULL), sink={"mode": "replace"}).sink
+
+            assert isinstance(declared, SqlSinkSection)
+            assert [declared.staging_table(1, run.context)] == staging_tables(target)
 
     def test_staging_tables_of_other_pipelines_stay(self, target: Database) -> None:
         with Refresh(target) as one, Refresh(target, name="invoices") as other:
