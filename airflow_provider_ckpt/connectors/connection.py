@@ -1,4 +1,4 @@
-"""Pass the address and credentials of a source or sink to drivers and lanes, which need no Airflow for this."""
+"""Connection data of a source or sink, in a class that drivers and lanes can use without importing Airflow."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class Connection:
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-ready dict of all fields, including the password.
 
-        Write it only to files of mode 0600, and pass it to lanes only through Spark itself, never in a command line.
+        Since the dict contains the password, write it only to files of mode 0600, and pass it to lanes only through
+        Spark itself, never in a command line.
         """
         return {name: getattr(self, name) for name in self.__slots__} | {"extra": dict(self.extra)}
 

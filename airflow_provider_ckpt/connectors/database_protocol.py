@@ -1,4 +1,4 @@
-"""Interface of a source database as a whole: its catalog, and which of many tables have new rows."""
+"""Interface of a source database: read its catalog, and count the new rows of many tables at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class TableProgress:
     """Position up to which the pipeline of one table has planned.
 
-    :param pipeline: the pipeline
+    :param pipeline: name of the pipeline
     :param planned_end: position before which everything was planned; None if the pipeline has not begun
     :param state: JSON-ready values that the source stored at its last planning; see :attr:`.Plan.states`
     :param identity: identity of the table when the pipeline began; see :attr:`.SourcePartition.identity`
@@ -28,7 +28,7 @@ class TableProgress:
 
 
 class SourceDatabase(Protocol):
-    """Interface of a database whose tables are sources; an object is created with the connection and only reads."""
+    """Interface of a database whose tables are sources; its methods only read from the database."""
 
     def read_catalog(self) -> Catalog:
         """Return all tables of the database that can be sources, with their columns, in one query.

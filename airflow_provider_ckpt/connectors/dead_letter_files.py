@@ -51,7 +51,7 @@ class DeadLetterFiles:
 
     @property
     def directory(self) -> Location:
-        """Directory of the pipeline's dead letters, with those of all ledgers."""
+        """Directory of the pipeline's dead letter files; it contains the files of all ledgers."""
         return dead_letters_directory(self.target, self.pipeline)
 
     def output(self, key: str) -> WrittenFiles:
@@ -65,7 +65,8 @@ class DeadLetterFiles:
     def file(self, key: BatchKey, attempt: int, epoch: int) -> Location:
         """Return the path of the file with an attempt's dead letters.
 
-        The file counts only if the batch's receipt names this attempt; a failed attempt may leave one, too.
+        The dead letters in the file are read only if the batch's receipt names this attempt; a failed attempt may leave
+        a file behind.
 
         :param key: the batch
         :param attempt: number of the attempt

@@ -23,7 +23,7 @@ def read_dead_letters(
     The sink is queried only once.
 
     :param sink: the sink that stores the dead letters
-    :param wanted: entries of the index; those of the same attempt must follow each other
+    :param wanted: entries of the index; entries of the same attempt must be adjacent
     :raises SinkError: if the sink has fewer dead letters of an attempt and error type than an entry requires
     """
     groups = [(source, list(group)) for source, group in groupby(wanted, key=lambda dead_letters: dead_letters.source)]

@@ -110,8 +110,8 @@ class WriterWithDeadLetterStore:
 class SinkWithDeadLetterStore:
     """Sink whose dead letters are in a dead letter store. All other calls go to the wrapped sink; see :class:`Sink`.
 
-    Of a sink's optional interfaces this class has only :class:`NamesOutputs`. For all others a caller asks the wrapped
-    sink, which :func:`~.sink_protocol.unwrapped` returns.
+    Of a sink's optional interfaces, this class implements only :class:`NamesOutputs`. To use another one, a caller
+    takes the wrapped sink from :func:`~.sink_protocol.unwrapped`.
 
     :param sink: the pipeline's sink
     :param store: the store from which the dead letters are read
@@ -124,7 +124,7 @@ class SinkWithDeadLetterStore:
 
     @property
     def wrapped(self) -> Sink:
-        """The pipeline's own sink, which has no part in storing the dead letters."""
+        """The pipeline's own sink, to which the rows are delivered, but no dead letters."""
         return self._sink
 
     @property

@@ -32,7 +32,7 @@ class DocumentsLayout(Protocol):
 class DocumentsBesideTarget:
     """Base class of sinks that keep dead letters, replays and file lists in files beside the target.
 
-    It has those methods of :class:`~.sink_protocol.Sink` that read and write these.
+    It implements the methods of :class:`~.sink_protocol.Sink` that read and write these files.
 
     :param documents: object that reads and writes these files
     """

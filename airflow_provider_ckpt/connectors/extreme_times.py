@@ -1,4 +1,4 @@
-"""Write as text those dates and timestamps that Python or Arrow cannot represent: infinities and distant years.
+"""Convert dates and timestamps to text that Python or Arrow cannot represent: infinities and distant years.
 
 Python supports the years 1 to 9999; Arrow's own text conversion is correct from -32767 to 32767. PostgreSQL also has
 infinities and wider ranges. Dead letters write years before 1 as PostgreSQL does, with BC; delivered data writes years
@@ -109,7 +109,7 @@ def _to_python_value(value: pa.Scalar, text: _ToText, maps: _MapType) -> Any:
 
 
 def parse(written: Sequence[str | None], kind: pa.DataType) -> pa.Array:
-    """Parse texts of dates or timestamps: ISO 8601, and those that :func:`to_text` returns; None becomes null.
+    """Parse texts of dates or timestamps, in ISO 8601 or as :func:`to_text` returns them; None becomes null.
 
     :param written: the texts
     :param kind: Arrow type of the result: a date, or a timestamp in microseconds
@@ -175,7 +175,7 @@ def to_iso(column: pa.Array, between: str = "T") -> pa.Array:
 def date_text(number: int) -> str:
     """Return the text of a date, such as ``2024-02-29`` or ``0044-03-15 BC``.
 
-    The result is ``infinity`` or ``-infinity`` for the numbers that stand for them (:data:`_INFINITY`).
+    The result is ``infinity`` or ``-infinity`` for the numbers that represent these values (:data:`_INFINITY`).
 
     :param number: days since 1970
     """
@@ -185,10 +185,11 @@ def date_text(number: int) -> str:
 def timestamp_text(number: int, *, zoned: bool) -> str:
     """Return the text of a timestamp, such as ``2024-02-29T12:00:00+00:00`` or ``0044-03-15T00:00:00 BC``.
 
-    The result is ``infinity`` or ``-infinity`` for the numbers that stand for them (:data:`_INFINITY`).
+    The result is ``infinity`` or ``-infinity`` for the numbers that represent these values (:data:`_INFINITY`).
 
-    :param number: microseconds since 1970; after the year 294246, when they exceed 64 bits, the same number less 2**64
-    :param zoned: whether the timestamp is in UTC, not a local time without a zone
+    :param number: microseconds since 1970; after the year 294246, where this number exceeds 64 bits, the number minus
+        2**64
+    :param zoned: True for a timestamp in UTC; False for a local time without a zone
     """
     days, rest = divmod(number + 2**64 if number < _LEAST_UNWRAPPED else number, _MICROSECONDS_A_DAY)
     at = _time_of_day(rest).isoformat()

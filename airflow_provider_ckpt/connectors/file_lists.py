@@ -1,13 +1,12 @@
 """Lists of discovered source files, stored in the sink so that a lost or restored ledger can recover its positions.
 
 A position of a files source counts the bytes (or rows) of all files in the order of their discovery, and a second
-discovery may find another order. So a discovery stores its list in the sink before the ledger records the list and
-before any record of these files is sent.
+discovery may find another order. Therefore each discovery stores the list of files that it found in the sink, before
+the ledger records the list and before any record of these files is sent.
 
-Each list states the number of the file at which it begins and the epoch of the run that stored it. If several lists
-begin at the same file, the ledger recorded the one with the highest epoch: before a run records a list that it finds in
-the sink, it stores the list again under its own epoch, and the ledger refuses a run of an
-older epoch.
+Each list contains the ordinal of its first file and the epoch of the run that stored the list. If several lists begin
+at the same file, the ledger recorded the one with the highest epoch: before a run records a list that it finds in the
+sink, it stores the list again under its own epoch, and the ledger refuses a run of an older epoch.
 """
 
 from __future__ import annotations

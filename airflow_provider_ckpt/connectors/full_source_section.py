@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class FullSourceSection(SourceSection):
-    """Section of a source that reads a table by a cursor, or as a whole.
+    """Section ``source`` of a table that is read either by a cursor column (new rows only) or completely in each run.
 
     :param mode: ``incremental`` reads in each run the rows beyond the newest ``cursor``; ``full`` reads all rows, for a
         sink with ``mode: replace``

@@ -23,7 +23,7 @@ class OpenBatch:
 
     :param task: the batch and its attempt
     :param receipt: the receipt as it was claimed; it counts the refused rows as delivered until the batch is completed
-    :param numbers: row numbers of the accepted rows
+    :param numbers: row numbers (:data:`~.sink_protocol.ROW_NUMBER`) of the accepted rows
     """
 
     task: BatchTask

@@ -68,7 +68,7 @@ class NamesOutputs(Protocol):
 
 @runtime_checkable
 class ReadsOutputs(Protocol):
-    """A source that detects whether it would read the data that its pipeline's sink writes."""
+    """A source that can detect that it would read the data that its pipeline's sink writes."""
 
     def reads(self, output: Output) -> bool:
         """Return whether this source would read records that a sink writes.

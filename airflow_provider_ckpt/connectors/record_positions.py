@@ -62,7 +62,7 @@ class PositionDigest:
         return cls(count, sums)
 
     def same(self, other: PositionDigest) -> bool:
-        """Return whether this digest and another can be digests of the same set of positions.
+        """Return whether this digest and another have the same count and sums, as digests of one set of positions have.
 
         If one of them has no sums, only the counts are compared.
 

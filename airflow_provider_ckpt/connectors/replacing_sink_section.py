@@ -26,7 +26,7 @@ class ReplaceSection(Section):
 
 
 class ReplacingSinkSection(SinkSection):
-    """Section ``sink`` of a sink that can replace all records of its target.
+    """Section ``sink`` of a sink that can replace all rows of its target.
 
     :param mode: ``append``, ``upsert`` by a key, or ``replace`` of all rows by those of each run; a subclass may have
         fewer modes

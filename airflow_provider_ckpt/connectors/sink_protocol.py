@@ -1,7 +1,7 @@
-"""Interfaces of sinks: a batch's first claim wins, an older epoch claims nothing, and receipts are not purged.
+"""Interfaces of sinks: the first claim of a batch wins, older epochs can claim nothing, and receipts are kept forever.
 
-One conformance suite tests every connector's sink against these interfaces. Receipts stay in the sink: no run deletes
-any, except that a fence may remove those of older epochs whose rows are gone, so that their batches can be sent again.
+One conformance suite tests every connector's sink against these interfaces. No run deletes receipts from the sink, with
+one exception: a fence may remove receipts of older epochs whose rows are gone, so that their batches can be sent again.
 
 A :class:`Sink` runs in the process that holds the lease (no Spark, light imports), a :class:`Writer` inside a lane on a
 Spark executor. Neither knows Airflow or the ledger.
@@ -90,12 +90,12 @@ class Sink(Protocol):
         """
 
     def claims(self) -> Claims:
-        """Return the state of the pipeline in its sink: fence, ledgers with receipts, target and signs of lost rows."""
+        """Return the state of the pipeline in its sink: fence, ledgers with receipts, target, evidence of lost rows."""
 
     def create_bookkeeping(self) -> None:
         """Create the tables or topics for receipts, fence and dead letters that are missing.
 
-        A run calls this once it has nothing left to refuse, so that a refused pipeline leaves nothing in the sink.
+        A run calls this after all checks have passed, so that a refused pipeline leaves nothing in the sink.
 
         :raises ConfigError: if the user may not create them, or existing ones cannot be used
         """
@@ -179,7 +179,7 @@ def unwrapped(sink: Sink) -> Sink:
 
 @runtime_checkable
 class FileBasedSink(Protocol):
-    """A sink whose target consists of files; a lost file does not change the number of rows that the target reports."""
+    """A sink whose target consists of files and counts rows by metadata, so that a lost file does not change the count."""
 
     def damaged_files(self) -> Iterator[str]:
         """Yield a sentence for each file of the target that is missing or not as it was written."""
@@ -205,7 +205,7 @@ class ComparesTargets(Protocol):
     """A sink that explains how the target's identity differs from the identity that it had when runs wrote to it."""
 
     def compare_targets(self, before: str, now: str) -> str | None:
-        """Return the part of an error message that names the differences of two identities and their usual causes.
+        """Return the part of an error message that describes how two identities differ, with the usual causes.
 
         An example is ``the target is not the one that was written: it was … and is … (another server or table)``. The
         result is None if nothing differs, or the identities cannot be compared.
@@ -259,7 +259,7 @@ class SinkWithSchemaChanges(Protocol):
 
 @runtime_checkable
 class ReplacingSink(Protocol):
-    """A sink that replaces all records of its target by those that the batches of a refresh have staged."""
+    """A sink that can replace all rows of its target by the rows that the batches of a refresh have staged."""
 
     def prepare_staging(self, epoch: int, generation: int, abandoned_from: int | None) -> None:
         """Remove the rows that earlier refreshes of the pipeline have staged, so that a new refresh can stage its own.
@@ -276,7 +276,7 @@ class ReplacingSink(Protocol):
         """
 
     def row_counts(self, key: BatchKey) -> tuple[int, int]:
-        """Return two numbers of rows: of a refresh's staged rows, as its receipts count them, and of the target's rows.
+        """Return the number of rows that a refresh has staged, as its receipts count them, and that of the target.
 
         :param key: the batch that publishes the refresh
         """
@@ -294,8 +294,9 @@ class ReplacingSink(Protocol):
         Readers of the target see the old rows until then, and the new rows afterwards. With the instruction ``void``,
         only the receipt is claimed. If the batch has a receipt already, nothing is written.
 
-        The limits are compared with a count of the rows that are replaced. It may differ from that of
-        :meth:`row_counts`, since others may write to the target in between.
+        The limits are checked against a new count of the target's rows, taken when the rows are replaced. It may differ
+        from that of
+        :meth:`row_counts`, since others may have written to the target in between.
 
         :param task: the batch that publishes; the positions before its range contain the rows
         :param epoch: epoch of the run
@@ -334,9 +335,9 @@ class Writer(Protocol):
         ``failed`` with the error, and everything written is rolled back.
 
         If the sink refuses some rows (a constraint, a value that does not fit), the writer returns :class:`Refused`,
-        and the lane calls the writer again with the other rows. Until then the writer may keep a transaction open that
-        has those rows already. It rolls that transaction back if the next call brings another task or other rows, or if
-        it is closed.
+        and the lane calls the writer again with the other rows. Until that call, the writer may keep open a transaction
+        in which the other rows are already written. The writer rolls this transaction back if the next call has another
+        task or other rows, or if the writer is closed.
 
         :param task: the batch, its attempt and instruction
         :param content: the batch's rows and dead letters
@@ -348,7 +349,7 @@ class Writer(Protocol):
 
 
 class Committer(Protocol):
-    """Second phase of a two-phase sink: it commits what the lanes of a wave have staged.
+    """Second phase of a two-phase sink: commits the batches that the lanes of a wave have staged.
 
     It runs once a wave, in the process that started the Spark job.
     """

@@ -1,4 +1,4 @@
-"""Define what a run passes to a source to plan it, and the batches, files and states that the source returns."""
+"""Data classes of planning: the request that a run passes to a source, and the plan that the source returns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ checkpoint. A rewind removes the facts; a recovery that accounts for all records
 
 @dataclass(frozen=True, slots=True)
 class SourcePartition:
-    """A part of a source with its own order of records and its own checkpoint.
+    """A part of a source, such as a topic's partition, with its own order of records and its own checkpoint.
 
     :param id: short and stable name; appears in batch names
     :param identity: identity of the topic, table or directory itself (topic id; system identifier and table oid;

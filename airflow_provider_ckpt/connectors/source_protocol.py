@@ -98,7 +98,7 @@ class Source(Protocol):
         """Return every partition that the source has now."""
 
     def start(self, partition: str, start_from: str | int) -> Start:
-        """Return the position at which a partition starts for the first time; from a files source, with its files.
+        """Return the position at which a partition is first read; a files source also returns the files found so far.
 
         :param partition: id of the partition
         :param start_from: ``earliest``, ``latest`` or a position
@@ -200,7 +200,7 @@ class WatchedSource(Protocol):
 
 @runtime_checkable
 class DescribesColumns(Protocol):
-    """A source that tells which columns it has now, with their types."""
+    """A source that can return its present columns with their types."""
 
     def columns(self) -> Sequence[SourceColumn]:
         """Return the columns that the source has now; only those that the pipeline names, if it names any."""

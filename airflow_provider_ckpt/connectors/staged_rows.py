@@ -39,14 +39,14 @@ class StagedRows:
         return sum(receipt.counts.delivered for receipt in self.receipts)
 
     def covers(self, rows_end: int) -> bool:
-        """Return whether every position that contains rows has a receipt of a batch that staged or rejected it.
+        """Return whether batches that were staged or rejected cover every position before ``rows_end``.
 
         :param rows_end: position after the last one that may contain rows
         """
         return not missing_ranges(self.receipts, rows_end)
 
     def refuse_missing(self, task: BatchTask, pipeline: str) -> None:
-        """Raise an error if a position has no receipt of a batch that staged or rejected it.
+        """Raise an error if a position before the publishing batch has no receipt of a staged or rejected batch.
 
         :param task: the batch that publishes; the positions before its range contain the rows
         :param pipeline: the pipeline's name, for the error
@@ -58,7 +58,7 @@ class StagedRows:
             raise incomplete_error(task, reason, pipeline)
 
     def refuse_lost(self, task: BatchTask, held: int, pipeline: str) -> None:
-        """Raise an error if the staging table has another number of rows than the receipts count.
+        """Raise an error if the staging table's number of rows differs from the number that the receipts count.
 
         :param task: the batch that publishes
         :param held: number of rows in the staging table
@@ -70,7 +70,7 @@ class StagedRows:
             raise incomplete_error(task, reason, pipeline)
 
     def refuse_other_rows(self, task: BatchTask, published: int, place: str, pipeline: str) -> None:
-        """Raise an error if the target would have another number of rows after the publication than are staged.
+        """Raise an error if the number of rows in the target after the publication would differ from the staged rows.
 
         :param task: the batch that publishes
         :param published: number of rows that the target would have

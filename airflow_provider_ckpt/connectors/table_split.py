@@ -1,4 +1,4 @@
-"""Split ranges of a table into batches: the loop over the ranges, its result, and the default size of a batch.
+"""Parts of planning that sources with a cursor share: loop over the ranges to split, and choose the size of batches.
 
 Each connector finds the positions at which batches end in its own way.
 """
@@ -94,7 +94,7 @@ def batch_records(counted: int, most: int = AUTO_RECORDS) -> int:
 
     It is at most ``most``, and less if the range would otherwise yield too few batches for several lanes.
 
-    :param counted: number of records in the range; :data:`MAX_COUNTED` if there are that many or more
+    :param counted: number of records in the range, or :data:`MAX_COUNTED` if the range has at least that number
     :param most: greatest number of records in a batch
     """
     return most if counted <= _ONE_BATCH_RECORDS else min(most, -(-counted // _MIN_BATCHES))

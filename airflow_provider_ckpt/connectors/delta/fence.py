@@ -1,12 +1,13 @@
-"""Raise the fence of the delta sink, which must also shut out older epochs while there is no table yet.
+"""Raise the fence of the delta sink, even while there is no table yet.
 
 With a table, the fence is an empty commit that stores the epoch in a ``txn`` action (see ``layout.py``). Every commit
 of this sink creates the version right after the one in which that epoch was checked. So a commit prepared before the
 fence loses the race for its version, and a commit prepared after the fence sees the epoch. Without a table there is
 nothing to commit to, and the schema is not known. So the fence first writes a durable file named by the epoch, then
 looks for the table; a committer first creates the table, empty, and opens it, then reads the fence files, then commits
-data. In any order, either the fence or the committer sees the other: a stale epoch can at worst leave an empty table
-behind. A table that was restored, or whose receipts are lost, is fenced only once a user has accepted the loss.
+data. In whichever order these steps run, the fence sees the table or the committer sees the fence file, so that a
+committer of an older epoch can at worst leave an empty table behind. A table that was restored, or whose receipts are
+lost, is fenced only once a user has accepted the loss.
 """
 
 from __future__ import annotations

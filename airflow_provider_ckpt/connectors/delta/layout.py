@@ -1,6 +1,6 @@
-"""Name the delta sink's fence files, and the application ids under which a Delta table's log stores two numbers.
+"""Name the delta sink's fence files, and the application ids under which a Delta table's log stores epoch and head.
 
-The numbers are the epoch of the fence and the number of the newest receipt node.
+The epoch is that of the fence, and the head is the number of the newest receipt node.
 """
 
 from __future__ import annotations

@@ -22,7 +22,8 @@ def restored_version(table: DeltaTable, path: Location, since: int) -> int | Non
     """Return the version before ``since`` to which RESTORE operations have set a Delta table back; else None.
 
     If a RESTORE brought back a version that an earlier RESTORE had created, the result is the version that the earlier
-    one brought back. A RESTORE that undoes another brings back a version from before that one, and is not reported.
+    one brought back. A RESTORE that undoes an earlier one, by bringing back version ``since`` or a later version, is
+    not reported.
 
     :param table: the newest version of the table
     :param path: directory of the table

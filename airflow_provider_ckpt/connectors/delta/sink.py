@@ -89,9 +89,8 @@ class DeltaSink(DocumentsBesideTarget, ChangesColumns):
     def outputs(self) -> Sequence[Output]:
         """Return descriptions of the data files and the dead letter files; see :class:`NamesOutputs`.
 
-        By them, a source that would read these files is refused.
-        All ``.parquet`` files of the table count as written by this sink, since OPTIMIZE rewrites them under other
-        names.
+        The caller compares them with the source's files, and refuses a source that would read them. All ``.parquet``
+        files of the table count as written by this sink, since OPTIMIZE rewrites them under other names.
         """
         rows = WrittenFiles("sink.path", self._layout.table, suffix=".parquet")
         return (

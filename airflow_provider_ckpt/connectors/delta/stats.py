@@ -85,7 +85,7 @@ def _has_exact_bounds(kind: pa.DataType) -> bool:
 
 
 def _bound_value(value: Any, *, up: bool) -> Any:
-    """Return a least or greatest value as Delta writes it: timestamps in whole milliseconds, rounded outwards.
+    """Convert a least or greatest value to Delta's form: timestamps are rounded down or up to whole milliseconds.
 
     :param value: least or greatest value of a column
     :param up: whether it is the greatest value, which is rounded up; the least value is rounded down

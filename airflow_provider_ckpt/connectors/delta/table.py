@@ -206,7 +206,7 @@ def refuse_unsupported(table: DeltaTable, path: Location, *, replacing: bool = F
 
 
 def delta_error(error: Exception, operation: str) -> CkptError:
-    """Convert an error of the Delta library to one of this package: an outage, since no single batch can be its cause.
+    """Convert an error of the Delta library to an error of this package, marked as an outage of the whole table.
 
     :param error: the library's error
     :param operation: description of the failed operation, as in ``open the Delta table /data/t``
@@ -270,7 +270,7 @@ def data_files(table: DeltaTable, path: Location) -> Iterator[tuple[Location, in
 
 
 def counted_rows(table: DeltaTable, path: Location) -> int:
-    """Return the number of rows in an opened version, as :func:`row_count` does, but read files without statistics.
+    """Return the number of rows in an opened version; for files without statistics, the number in their footer is read.
 
     :param table: the opened version
     :param path: directory of the table

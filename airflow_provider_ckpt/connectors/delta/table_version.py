@@ -63,8 +63,8 @@ class DeltaVersion(ReplaceableVersion, AlterableVersion):
 
         A fence file is named by its epoch.
 
-        The files are read when the property is first used, after the table was opened; ``fence.py`` explains why the
-        order matters.
+        The fence files are read when the property is first used, hence after the table was opened; ``fence.py``
+        explains why this order matters.
         """
         fenced = (int(name) for name in self.layout.fences.names() if name.isdecimal())
         return max(self.committed_epoch, max(fenced, default=0))

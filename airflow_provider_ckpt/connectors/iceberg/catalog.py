@@ -133,7 +133,7 @@ class CatalogAddress:
 
 
 def library_errors() -> tuple[type[Exception], ...]:
-    """Return all exception classes that calls of the Iceberg library may raise, its dependencies' among them.
+    """Return all exception classes that calls of the Iceberg library may raise, including those of its dependencies.
 
     The library's SQL catalog is built on SQLAlchemy. Its errors are only included if SQLAlchemy has been imported
     already, since it cannot raise any otherwise.
@@ -191,7 +191,7 @@ def _secrets_in(properties: Mapping[str, Any]) -> Iterator[str]:
 def _may_be_secret(key: str, value: str) -> bool:
     """Return whether messages must hide a property's value, although its name does not suggest a secret.
 
-    They must unless the property is known to be harmless, or the value is a boolean or shorter than 4 characters.
+    True unless the property is known to be harmless, or the value is a boolean or shorter than 4 characters.
 
     :param key: name of the property
     :param value: value of the property

@@ -111,7 +111,8 @@ class IcebergSink(ChangesColumns):
     def check_columns(self, columns: Sequence[tuple[str, str]]) -> None:
         """Raise an error if rows have a column that the table lacks and that will not be added to it.
 
-        A table without columns accepts any. Each writer compares the types. See :meth:`Sink.check_columns`.
+        A table without columns accepts all columns. The types are not compared here, but by each writer. See
+        :meth:`Sink.check_columns`.
 
         :param columns: name and type of each column of the rows
         :raises ConfigError: naming the columns
@@ -127,9 +128,9 @@ class IcebergSink(ChangesColumns):
             )
 
     def claims(self) -> Claims:
-        """Return this ledger's fence, all ledgers with a fence for the pipeline, the table's UUID, and signs of loss.
+        """Return this ledger's fence, all ledgers with a fence for the pipeline, the table's UUID, evidence of loss.
 
-        These signs show that rows or receipts are gone. All are empty if there is no table.
+        The evidence is a sentence about rows or receipts that are gone. Without a table, all results are empty.
 
         See :meth:`Sink.claims`.
         """

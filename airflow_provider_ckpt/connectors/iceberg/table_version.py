@@ -4,8 +4,9 @@ A catalog accepts a commit if the table's newest snapshot is still the one on wh
 other things, such as properties, have changed in the table. So every commit of this sink, including the fence's,
 creates a snapshot (an empty one if there are no rows), and the catalog then refuses every commit that was prepared
 before. After such a refusal, the library's own commit would load the newest table and retry by itself (property
-``commit.retry.num-retries``), and so bypass a new fence. It is therefore not used. Nor is the library's clean-up, which
-takes a conflict as proof that nothing was committed, although a response may have been lost.
+``commit.retry.num-retries``), and so bypass a new fence. It is therefore not used. The library's clean-up is not used
+either: it takes a conflict as proof that nothing was committed, although the response to a successful commit may have
+been lost.
 """
 
 from __future__ import annotations
@@ -93,8 +94,8 @@ class IcebergVersion(ReplaceableVersion, AlterableVersion):
         Expiry removes the oldest ancestors of a snapshot, and some programs then treat the oldest remaining one as the
         first of all. So if all remaining ancestors are newer than ``since``, a rollback cannot be detected.
 
-        :param since: number of the version that the pipeline knows; a rollback is reported only if it brought back an
-            older one; 0 if the pipeline knows none, so that no rollback is reported
+        :param since: number of the newest version that the pipeline knows; only a rollback to an older version is
+            reported; 0 if the pipeline knows no version, so that no rollback is reported
         :return: None if there was no such rollback; 0 if the table has no snapshot any more
         """
         if not since:

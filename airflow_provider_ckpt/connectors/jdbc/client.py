@@ -237,9 +237,9 @@ class Database:
 
 
 def to_exception(info: ErrorInfo) -> SourceError:
-    """Return the exception for an error that is given as data, with its message, SQLSTATE and classification.
+    """Return an exception with the message, SQLSTATE and classification of an error.
 
-    The classification tells whether a retry can help, and whether the source as a whole failed.
+    The classification says whether a retry can succeed, and whether the whole source failed.
     """
     return SourceError(info.message, sqlstate=info.sqlstate, recoverable=info.recoverable, is_outage=info.is_outage)
 

@@ -1,6 +1,6 @@
 """Declare the jdbc connector: the keys of its ``source`` section, and the classes that implement the source.
 
-Its tables are those of any database with a JDBC driver; Spark reads them.
+The connector reads a table of any database with a JDBC driver, through Spark.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class JdbcSourceSection(SourceSection):
     :param table: ``catalog.schema.table``, ``schema.table`` or ``table``
     :param cursor: the column that orders rows and only grows: an integer, a timestamp or a date
     :param columns: the columns to read; empty for all
-    :param close_wait: how long a bound must be known before records below it are read, since JDBC does not show whether
-        transactions are running
+    :param close_wait: time that must pass after a bound was determined before records below it are read, since JDBC
+        does not show whether transactions are still running
     :param jars: paths of the driver's jars on the worker; Spark loads them from the same paths
     """
 

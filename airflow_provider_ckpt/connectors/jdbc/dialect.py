@@ -167,7 +167,7 @@ class Dialect:
 
 
 def position_constant(kind: CursorKind, position: int) -> str:
-    """Return the SQL constant of the smallest cursor value at or after a position.
+    """Return the smallest cursor value at or after a position, as an SQL constant.
 
     The position of a cursor value is smaller than the given one if and only if the value is less than the constant.
 

@@ -38,7 +38,7 @@ class JavaError:
     """The class, SQLSTATE and message of a Java exception.
 
     :param kinds: names of its class and all superclasses, beginning with the class itself
-    :param state: SQLSTATE; None for an exception that is no ``java.sql.SQLException``, and None or empty if it has none
+    :param state: SQLSTATE of a ``java.sql.SQLException``, None or empty if it has none; None for any other exception
     :param text: its message; its class name if it has no message
     """
 
@@ -104,7 +104,7 @@ def error_info(found: JavaError, operation: str, connection: Connection) -> Erro
 
 
 def _first_line(text: str) -> str:
-    """Return the first line of a driver's message that is not empty, without ``ERROR: `` or the like around it."""
+    """Return the first line of a driver's message that is not empty, without a prefix such as ``ERROR: ``."""
     first = next((line.strip() for line in text.splitlines() if line.strip()), text)
     return _NOISE.sub("", first)
 

@@ -1,4 +1,4 @@
-"""Name a JDBC table for other systems, as the dataset that OpenLineage's integration of its database would name."""
+"""Return the OpenLineage dataset of a JDBC table, named as OpenLineage's integration of the table's database does."""
 
 from __future__ import annotations
 

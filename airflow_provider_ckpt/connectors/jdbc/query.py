@@ -1,4 +1,4 @@
-"""Describe the query by which Spark reads a batch of a table through its JDBC driver.
+"""Description of the query by which Spark reads a batch of a table through the table's JDBC driver.
 
 :meth:`.Source.locate` makes the description on the planning side, and puts it into ``detail`` of the batch's task, with
 which it reaches Spark. The description includes no secrets; URL and password come from the connection.

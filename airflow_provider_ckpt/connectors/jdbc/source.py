@@ -126,7 +126,7 @@ class JdbcSource:
         return True
 
     def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[PositionDigest] | None:  # noqa: ARG002
-        """Return one digest for each range: number and sums of the positions of the rows that are visible now.
+        """Return one digest for each range: the number of rows that are visible now, and sums over their positions.
 
         A digest that differs from an earlier one shows that rows have appeared or gone. For a range with over 1000
         rows, it has only their number. See :meth:`Source.digests`.

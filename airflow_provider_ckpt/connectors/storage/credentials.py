@@ -1,7 +1,7 @@
 """Convert an Airflow connection of an object store to the options of the client library.
 
-Without a connection, the library takes credentials from the environment or from the machine's role. With one, the
-connection must be complete: a part of its credentials is never combined with another part from the environment.
+Without a connection, the library takes credentials from the environment or from the machine's role. A given connection
+must be complete: credentials of a connection are never combined with credentials from the environment.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class StoreOptions:
 
     @property
     def place(self) -> Mapping[str, str]:
-        """Those of the options that tell one store from another: the endpoint, and for Azure the storage account."""
+        """The options that identify the store: the endpoint, and for Azure the storage account."""
         return {name: value for name, value in self.options.items() if name.endswith("_endpoint") or name == _ACCOUNT}
 
     def with_account(self, host: str, key: str) -> StoreOptions:

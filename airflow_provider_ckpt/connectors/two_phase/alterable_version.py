@@ -1,4 +1,4 @@
-"""Interface to one version of a table whose columns a commit can change."""
+"""Define the interface to a version of a table whose columns a commit can change."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from airflow_provider_ckpt.core.next_schema_version import TargetStep
 
 
 class AlterableVersion(TableVersion):
-    """A version of a table whose next version can have other columns."""
+    """A version of a table with methods that commit a next version with changed columns."""
 
     @abstractmethod
     def needed_changes(self, steps: Sequence[TargetStep]) -> Sequence[TargetStep]:

@@ -1,7 +1,7 @@
 """Compute the changes that bring a table's columns to those of a schema version: only changes that lose no value.
 
-The functions are the same for Delta and Iceberg; :class:`ColumnRules` has what the formats do differently. Types of
-columns are given by the formats' own names, such as ``long``.
+The functions are the same for Delta and Iceberg; :class:`ColumnRules` describes the differences of the formats. Types
+of columns are given by the formats' own names, such as ``long``.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def needed_changes(
 
     The type of a column to add or widen is given by the format's own name, not as a Spark SQL type.
 
-    The result is empty if the table has no columns, since it gets those of the first rows.
+    The result is empty if the table has no columns: it will get the columns of the first rows.
 
     :param columns: columns of the table, by name
     :param steps: the changes of the target that a schema version requires

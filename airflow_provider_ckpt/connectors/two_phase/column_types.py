@@ -18,7 +18,7 @@ def to_storable(rows: pa.Table, what: str) -> pa.Table:
     """Convert rows for a table: columns become nullable, timestamps count microseconds, and time zones become UTC.
 
     :param rows: the rows
-    :param what: the kind of table, such as ``a Delta table``, for the message
+    :param what: noun phrase for the target in the message, such as ``a Delta table``
     :raises ConfigError: naming the columns whose type such a table does not support
     """
     import pyarrow as pa

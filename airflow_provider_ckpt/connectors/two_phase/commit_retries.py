@@ -1,7 +1,7 @@
-"""Limit the retries of a commit while other writers commit first, by the run's time budget, with pauses between them.
+"""Retry a commit that loses the race against other writers, with pauses, until the run's time budget is used up.
 
-A commit loses the race if another writer commits first. That is no error of the rows, and when the time budget is used
-up, it is an outage of the whole table, not a failed attempt of a batch.
+A commit loses the race if another writer commits first. Since the rows do not cause this, the error after the time
+budget is an outage of the whole table, not a failed attempt of a batch.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class CommitRetries:
         self._began = self._logged = time.monotonic()
 
     def refuse_if_over(self) -> None:
-        """Raise an error if there must be no other try to commit; the first try is always allowed.
+        """Raise an error if no further try to commit is allowed; the first try is always allowed.
 
-        That is so if the run's time budget is used up, or if the table reported that the last try succeeded. Call this
-        only after the newest version of the table was read and does not contain the commit.
+        No further try is allowed if the run's time budget is used up, or if the table reported that the last try
+        succeeded. Call this method only after the newest version of the table was read and does not contain the commit.
 
         :raises SinkError: about the table as a whole, not about a batch
         """

@@ -1,4 +1,4 @@
-"""Determine the paths of a two-phase sink's files at a table, which is a directory or a prefix of an object store.
+"""Name the files that a two-phase sink stores in and beside the directory (or object store prefix) of a table.
 
 Inside the table's directory are data files ``ckpt-*.parquet``, and ``_ckpt/<ledger>/<pipeline>/`` with
 ``receipts/<number>.json``, ``accepted``, ``replays/<partition>.json``, ``files/<first>-<epoch>.json`` and

@@ -21,7 +21,7 @@ _MAX_RUNS = 100
 
 @dataclass(frozen=True, slots=True)
 class CommittedReceipt:
-    """A batch's receipt, with the staged files of the batch and the commit that added them.
+    """A batch's receipt, with the name of the batch's staged files and the table version that added them.
 
     :param receipt: the receipt
     :param file: name of the staged files that were committed with the receipt (:attr:`StagedBatch.name`); None if the

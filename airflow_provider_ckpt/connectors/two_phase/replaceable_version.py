@@ -11,7 +11,7 @@ from airflow_provider_ckpt.connectors.two_phase.version import TableVersion
 
 
 class ReplaceableVersion(TableVersion):
-    """A version of a table whose next version can have entirely different rows."""
+    """A version of a table with methods that count its rows and commit a next version with entirely different rows."""
 
     @abstractmethod
     def row_count(self) -> int:

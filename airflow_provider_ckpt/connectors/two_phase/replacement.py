@@ -73,9 +73,9 @@ class ReplacesTable(ABC):
         log.info("%s: removed %s files of refreshes that were not published", self._context.pipeline, f"{len(files):,}")
 
     def row_counts(self, key: BatchKey) -> tuple[int, int]:
-        """Return the number of rows staged by a refresh and of rows in the table; see :class:`ReplacingSink`.
+        """Return the number of rows that a refresh has staged, and that of the table; see :class:`ReplacingSink`.
 
-        The staged rows are those that the receipts of the refresh count.
+        The number of staged rows is the sum of the counts in the refresh's receipts.
 
         Both are 0 if there is no table.
 

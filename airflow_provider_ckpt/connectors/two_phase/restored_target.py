@@ -1,7 +1,7 @@
 """Detect that a table was restored or rolled back to an older version, so that it lacks rows of existing receipts.
 
-Receipts survive such a change: a restore keeps Delta's ``txn`` actions, and a rollback keeps Iceberg's properties. But
-each receipt node records the version of the table that its commit created, and the table's own history shows from which
+Receipts survive a restore or rollback: Delta keeps the ``txn`` actions, and Iceberg the table's properties. But each
+receipt node records the version of the table that its commit created, and the table's own history shows from which
 versions its content derives. This is checked before each commit, so receipts whose rows were removed are always the
 newest ones of the chain; only a receipt file that was removed or altered can be anywhere in it. The file ``accepted``
 records the version that the newest fence found intact, or that a user accepted.
@@ -151,7 +151,7 @@ def accepted_version(version: TableVersion) -> int:
 def _read_accepted(version: TableVersion) -> Any:
     """Return the JSON document that :func:`record_accepted` wrote; None if its file is missing or damaged.
 
-    In that case, no version counts as accepted.
+    If None is returned, no version counts as accepted.
     """
     try:
         return json.loads(version.layout.accepted.read() or b"")

@@ -1,11 +1,12 @@
 """Change the columns of a table to those of a new schema version, in one commit with the version's receipt.
 
-The commit has the same parts as one of rows: the epoch, and the head of the receipt chain, whose newest node has the
-receipt of the version. Each try opens the newest version of the table, looks there for the receipt and the epoch,
-computes the changes that this version of the table lacks, and commits the version right after it. If another writer
-changes the table in between, the next try computes the changes again.
+Like a commit of rows, the commit stores the epoch and the head of the receipt chain, whose newest node contains the
+receipt of the schema version. Each try opens the newest version of the table, looks there for the receipt and the
+epoch, computes the changes that this version of the table lacks, and commits the version right after it. If another
+writer changes the table in between, the next try computes the changes again.
 
-While there is no table, there is nothing to change, since the first rows bring the columns; the receipt is then a file.
+While there is no table, there are no columns to change: the first rows determine them. The receipt is then stored as a
+file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Find in a pipeline's receipts the batches that a refresh, or earlier abandoned ones, have staged at a table.
+"""Find, in a pipeline's receipts, the batches that a refresh or earlier abandoned refreshes have staged at a table.
 
 The commit of a staged batch contains its receipt, which describes the files, but does not add the files to the table.
 """
@@ -56,7 +56,7 @@ class StagedRefresh:
     def defect(self, version: ReplaceableVersion, rows_end: int) -> str | None:
         """Return the reason why the refresh cannot be published; None if it is complete.
 
-        It is a part of an error message, such as ``positions [3, 5) of it are not staged``.
+        The reason is a part of an error message, such as ``positions [3, 5) of it are not staged``.
 
         :param version: the newest version of the table
         :param rows_end: position after the last one that may contain rows
@@ -88,9 +88,9 @@ def abandoned_batches(
     """Return the batches that refreshes before a generation have staged, and that can never be published.
 
     A batch is returned if the ledger says that its refresh was abandoned, or the receipt of its refresh's publishing
-    batch is ``void``. That no other receipt follows proves nothing: if the table was set back, the receipt of a
-    publication may be lost whose files are part of a newer version. The receipts are searched from the newest to the
-    newest one of a batch with rows in the table.
+    batch is ``void``. A missing receipt of the publishing batch is no proof: if the table was set back, this receipt
+    may be lost although the published files are part of a newer version. The receipts are searched from the newest one
+    back to the first whose rows are in the table.
 
     :param version: the newest version of the table
     :param receipts: the pipeline's receipts at the table

@@ -115,7 +115,7 @@ def remove_files(paths: Iterable[Location]) -> None:
 
 
 class StagedWave:
-    """Outcomes of one wave: final outcomes, and those of batches that wait for their commit.
+    """Outcomes of one wave during its commit: final outcomes, and outcomes of batches that wait for the commit.
 
     ``waiting`` has the staged batches without a final outcome, by index in the wave, in the order of the batches' keys.
     ``attempted`` has the indexes of batches that some commit of this wave contained, even one that seemed to fail: such
@@ -145,7 +145,7 @@ class StagedWave:
 
     @property
     def schema(self) -> str | None:
-        """Columns of the first waiting batch that has rows, or else of the first that has columns; None without any."""
+        """Columns of the first waiting batch with rows, or else of the first with columns; None if none has columns."""
         waiting = sorted(self.waiting.values(), key=lambda staged: staged.name is None)
         return next((staged.schema for staged in waiting if staged.schema is not None), None)
 
@@ -154,7 +154,8 @@ class StagedWave:
 
         :param index: index of the batch in the wave
         :param receipt: the batch's receipt
-        :param own: whether the receipt is that of this outcome: of the same attempt, with the same staged files
+        :param own: whether the receipt was committed for this attempt and these staged files, not for an earlier
+            attempt
         """
         self.waiting.pop(index)
         self._outcomes[index] = replace(

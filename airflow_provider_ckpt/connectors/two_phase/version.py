@@ -13,7 +13,7 @@ from airflow_provider_ckpt.connectors.two_phase.staging import StagedBatch
 
 
 class TableVersion(ABC):
-    """A version of a table: the table as it was when it was opened; in some formats it need not exist yet.
+    """One version of a table, as it was opened; in some formats, also the state of a table that does not exist yet.
 
     :param layout: paths of the pipeline's files at the table
     """
@@ -48,7 +48,7 @@ class TableVersion(ABC):
 
     @abstractmethod
     def restored_version(self, since: int) -> int | None:
-        """Return the version before ``since`` to which a restore or rollback has set the table back; else None.
+        """Return the version number before ``since`` to which a restore or rollback set the table back; else None.
 
         Changes by other writers (deletes, rewrites, additions) build on the older versions and are not reported.
 
@@ -79,7 +79,7 @@ class TableVersion(ABC):
         """
 
     def publish(self, committed: Sequence[CommittedReceipt]) -> None:  # noqa: B027  # tables need nothing more
-        """Make the rows of committed batches visible to readers; do nothing for a table, whose commit has done so.
+        """Make the rows of committed batches visible to readers; do nothing if the commit itself has made them visible.
 
         :param committed: receipts of the batches
         """
