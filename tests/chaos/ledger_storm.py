@@ -25,7 +25,7 @@ from tests.services.tables import execute
 
 FOLDER = Path("build/storm")
 SMALL = Scale(processes=4, commands=1500)
-"""The storm on SQLite, which lets one process write at a time."""
+"""The storm on SQLite, which lets one process write at a time; it is never larger than the one on PostgreSQL."""
 
 _END_ONE = """
     SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _say(f"seed {options.seed}")
     shutil.rmtree(FOLDER, ignore_errors=True)
     big = Scale(options.processes, options.commands, options.seed)
-    small = Scale(SMALL.processes, SMALL.commands, options.seed)
+    small = Scale(min(SMALL.processes, options.processes), min(SMALL.commands, options.commands), options.seed)
     with PostgresServer(in_memory=True) as server:
         _say(f"PostgreSQL: {big.processes} processes")
         summary = on_postgres(server, FOLDER / "postgres", big, tell=_say)
