@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.spark.transform.plain_json import FlatJsonDecoder
 
 
-WaveWork = Callable[[], tuple["Job", Wave]]
-"""Function that a lane calls to get the run's job and the wave; Spark serializes it for the Python workers."""
+WaveWork = Callable[[], tuple[Any, ...]]
+"""Function that a lane calls to get the arguments of :func:`lane_arguments`; Spark serializes it for the workers."""
 
 WaveCollector = Callable[["SparkSession", "Job", Wave, bool], Sequence["Row"]]
 """Function that executes a wave's lanes and returns their result rows (see :data:`~.columns.OUTCOME`), such as
@@ -52,7 +52,8 @@ def collect(spark: SparkSession, job: Job, wave: Wave, fast_path: bool) -> Seque
     :param wave: the batches, by lane
     :param fast_path: whether lanes read and deliver without Spark SQL (see ``lane/fast_path.py``)
     """
-    return wave_frame(spark, job, len(wave.lanes), partial(_given, job, wave), wave, fast_path=fast_path).collect()
+    work = partial(_given, *lane_arguments(spark, job, wave, fast_path=fast_path))
+    return wave_frame(spark, job, len(wave.lanes), work, wave, fast_path=fast_path).collect()
 
 
 def run_wave(spark: SparkSession, job: Job, wave: Wave, collect: WaveCollector = collect) -> list[Outcome]:
@@ -107,21 +108,39 @@ def _run_lanes(spark: SparkSession, job: Job, wave: Wave, collect: WaveCollector
     return [*done, *_run_lanes(spark, job, rest, collect, fast_path=False)]
 
 
+def passes_unchanged(job: Job) -> bool:
+    """Return whether lanes pass a run's records from source to sink unchanged, so that no Spark SQL depends on the run.
+
+    They do if there is no transform, null values pass unchanged, the policy of schema changes refuses no column, and
+    Spark does not read the source itself.
+
+    :param job: description of the run
+    """
+    return job.pipeline.transform.passes_unchanged and _takes_records_as_they_are(job)
+
+
 def _can_use_fast_path(spark: SparkSession, job: Job) -> bool:
     """Return whether a run's lanes can read and deliver without Spark SQL.
 
-    They can if the transform does nothing or only decodes flat JSON, null values pass unchanged, the policy of schema
-    changes refuses no column, and Spark does not read the source itself.
+    They can if records pass unchanged (:func:`passes_unchanged`), or if the transform only decodes flat JSON.
 
     :param spark: the session, which parses the schema
     :param job: description of the run
     """
-    takes_nulls = job.pipeline.error_handling.null_value_behavior == "passthrough"
-    if job.pipeline.source.read_by_spark or not takes_nulls or job.shape.refused:
-        return False
     transform = job.pipeline.transform
     decodes_only = transform.decode and not (transform.where or transform.select or transform.python)
-    return transform.passes_unchanged or bool(decodes_only and flat_json_decoder(spark, job.pipeline))
+    if not (transform.passes_unchanged or decodes_only) or not _takes_records_as_they_are(job):
+        return False
+    return transform.passes_unchanged or flat_json_decoder(spark, job.pipeline) is not None
+
+
+def _takes_records_as_they_are(job: Job) -> bool:
+    """Return whether lanes read the source, and neither null values nor columns of a run's records are refused.
+
+    :param job: description of the run
+    """
+    takes_nulls = job.pipeline.error_handling.null_value_behavior == "passthrough"
+    return takes_nulls and not job.pipeline.source.read_by_spark and not job.shape.refused
 
 
 def _spark_reader(job: Job) -> Any:
@@ -195,25 +214,24 @@ def wave_frame(
 ) -> DataFrame:
     """Return the data frame that runs a wave's lanes and has one row for each batch (see :data:`~.columns.OUTCOME`).
 
-    Its plan can serve other waves, because it depends on the declaration, the source's columns and the number of lanes
-    only. The exception is a source that Spark itself reads, whose plan contains the batches' queries.
+    Its plan can serve other waves. On the fast path it depends on the number of lanes only; otherwise also on the
+    declaration and the source's columns. The plan of a source that Spark itself reads contains the batches' queries,
+    and serves one wave.
 
     :param spark: the session
     :param job: description of the run
     :param lanes: number of lanes of the wave
-    :param work: function that returns job and wave; each lane calls it
+    :param work: function that returns the result of :func:`lane_arguments`; each lane calls it
     :param wave: the batches, by lane; needed only if Spark itself reads the source
     :param fast_path: whether lanes read and deliver without Spark SQL
     """
     numbers = spark.range(0, lanes, 1, lanes)
     outcome = f"{c.OUTCOME} string"
+    if fast_path:
+        return numbers.mapInArrow(partial(_in_lane, run_lane, work), outcome)
     schema = reader_schema(spark, job)
     arrow = utc_arrow_schema(schema)
     flat_decoder = flat_json_decoder(spark, job.pipeline)
-    if fast_path:
-        return numbers.mapInArrow(
-            partial(_in_lane, run_lane, work, _fast_path_schema(arrow, flat_decoder), flat_decoder), outcome
-        )
     reader = _spark_reader(job)
     read = reader.read_frame(spark, job, wave, schema) if reader is not None and wave is not None else None
     if read is None:
@@ -234,15 +252,31 @@ def wave_frame(
         return judged.mapInArrow(deliver, outcome)
 
 
-def _given(job: Job, wave: Wave) -> tuple[Job, Wave]:
-    """Return the given job and wave.
+def lane_arguments(spark: SparkSession, job: Job, wave: Wave, *, fast_path: bool) -> tuple[Any, ...]:
+    """Return the arguments of a lane's functions that may differ between waves with the same plan.
+
+    They are job and wave, and on the fast path also the Arrow schema of the rows and the decoder of flat JSON records,
+    the further arguments of :func:`~.fast_path.run_lane`.
+
+    :param spark: the session, which parses the types of the columns
+    :param job: description of the run
+    :param wave: the batches, by lane
+    :param fast_path: whether lanes read and deliver without Spark SQL
+    """
+    if not fast_path:
+        return job, wave
+    flat_decoder = flat_json_decoder(spark, job.pipeline)
+    return job, wave, _fast_path_schema(utc_arrow_schema(reader_schema(spark, job)), flat_decoder), flat_decoder
+
+
+def _given(*arguments: Any) -> tuple[Any, ...]:
+    """Return the given arguments.
 
     ``partial(_given, job, wave)`` is a :data:`WaveWork` that Spark can serialize.
 
-    :param job: description of the run
-    :param wave: the batches, by lane
+    :param arguments: the result of :func:`lane_arguments`
     """
-    return job, wave
+    return arguments
 
 
 def _in_lane(
@@ -251,7 +285,7 @@ def _in_lane(
     """Call a function that does the work of a lane, and return the rows that it yields (for ``mapInArrow``).
 
     :param function: :func:`~.fast_path.run_lane`, :func:`~.read.read_lane` or :func:`~.deliver.deliver_lane`
-    :param work: function that returns job and wave, the first two arguments of ``function``
+    :param work: function that returns the first arguments of ``function``, see :func:`lane_arguments`
     :param arguments: the other arguments of ``function``
     """
     return function(*work(), *arguments)

@@ -39,7 +39,7 @@ OF_PLAIN: Sequence[Mutant] = (
     Mutant(
         "a null that is an error is decoded without looking at it",
         "spark/wave.py",
-        "_can_use_fast_path",
+        "_takes_records_as_they_are",
         "job.pipeline.error_handling.null_value_behavior == 'passthrough'",
         "True",
         test=f"{_LANES}::test_a_null_is_looked_at_where_the_pipeline_says_that_it_is_an_error",

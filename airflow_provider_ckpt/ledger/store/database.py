@@ -34,6 +34,10 @@ _TRUSTED_SECONDS = 1.0
 A connection with unread data is always tested, since the server may have ended it.
 """
 
+_MAX_CONNECTIONS = 6
+"""Largest number of connections of a process to one ledger. None is closed after its use, since runs of several
+pipelines in one process use several at a time, and opening one takes as long as ten commands."""
+
 _USED = "ckpt_used"
 """Key in the ``info`` of a pooled connection under which the time of its last use is stored."""
 
@@ -96,8 +100,9 @@ def create_engine(url: URL) -> Engine:
         return _sqlite(Path(str(url.database)).absolute())
     engine = sa.create_engine(
         url,
-        pool_size=2,
-        max_overflow=4,
+        pool_size=_MAX_CONNECTIONS,
+        max_overflow=0,
+        pool_use_lifo=True,
         hide_parameters=True,
         connect_args={"connect_timeout": 10, "application_name": "ckpt-ledger"},
     )
@@ -154,7 +159,13 @@ def _sqlite(path: Path) -> Engine:
         return connection
 
     engine = sa.create_engine(
-        "sqlite://", creator=connect, poolclass=sa.QueuePool, pool_size=2, max_overflow=4, hide_parameters=True
+        "sqlite://",
+        creator=connect,
+        poolclass=sa.QueuePool,
+        pool_size=_MAX_CONNECTIONS,
+        max_overflow=0,
+        pool_use_lifo=True,
+        hide_parameters=True,
     )
 
     @sa.event.listens_for(engine, "begin")

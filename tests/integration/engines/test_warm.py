@@ -76,8 +76,36 @@ def test_runs_that_begin_together_start_one_spark_and_later_ones_find_it(
     until(lambda: warm.state()["runs"] == [])
     told = warm.state()
     assert (told["pid"], told["runs_served"], count(engine_setup, "a")) == (pid, 4, 200)
-    assert told["sessions"] == 3  # the fourth run used the first one's
     assert told["memory_bytes"] > 100 << 20
+
+
+def test_pipelines_that_pass_records_unchanged_share_a_session_and_others_do_not(
+    engine_setup: EngineSetup, warm: WarmSpark
+) -> None:
+    warm.stop()
+    execute(
+        engine_setup.dsn,
+        "CREATE TABLE words_source (id bigint PRIMARY KEY, word varchar(9))",
+        "CREATE TABLE words_target (LIKE words_source)",
+        "INSERT INTO words_source SELECT i, 'word ' || i FROM generate_series(1, 100) AS i",
+    )
+    documents = [
+        copy(engine_setup, "plain"),
+        orders_pipeline("words", source="words_source", target="words_target"),
+        copy(engine_setup, "half", transform={"where": "id > 50"}),
+        copy(engine_setup, "third", transform={"where": "id > 66"}),
+        copy(engine_setup, "other_conf", run={"conf": {"spark.sql.shuffle.partitions": "3"}}),
+    ]
+
+    found = []
+    for document in documents:
+        delivered_records = engine_setup.run(document).records.delivered
+        until(lambda: warm.state()["runs"] == [])
+        found.append((delivered_records, warm.state()["sessions"]))
+
+    assert found == [(100, 1), (100, 1), (50, 2), (34, 3), (100, 4)]
+    differences = "SELECT count(*) FROM (TABLE words_source EXCEPT TABLE words_target) AS found"
+    assert scalar(engine_setup.dsn, differences) == 0
 
 
 def test_nothing_of_a_run_shows_in_a_command_line_and_no_port_is_open_to_others(
