@@ -18,7 +18,7 @@ from airflow_provider_ckpt.core.replay_content import Replay
 from airflow_provider_ckpt.core.tickets import Event
 from airflow_provider_ckpt.ledger.store import bulk_sql, events, partitions, tables
 from airflow_provider_ckpt.ledger.store import lease as lease_store
-from airflow_provider_ckpt.ledger.types import Lease
+from airflow_provider_ckpt.ledger.types import Lease, PartitionRecord
 
 TouchedBatches = Iterable[str] | Mapping[str, Iterable[int]] | None
 """Ids of the partitions that a command may change, or a mapping from these ids to seqs of batches; None for all."""
@@ -57,6 +57,11 @@ class UnitOfWork:
     def touched_partitions(self) -> list[partitions.LoadedPartition]:
         """The loaded partitions that the command may change."""
         return [item for name, item in self.stored.items() if self.touched is None or name in self.touched]
+
+    @property
+    def records(self) -> dict[str, PartitionRecord]:
+        """The loaded partitions by id, as queries of the ledger return them."""
+        return {name: item.record for name, item in self.stored.items()}
 
     @property
     def checkpoint(self) -> dict[str, int]:

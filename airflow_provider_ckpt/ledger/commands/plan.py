@@ -60,7 +60,10 @@ def start_partitions(
         if known is None:
             fresh.append(
                 partition_store.LoadedPartition(
-                    Partition(source.id, generation=generation, base=base), source.identity, None, {}
+                    Partition(source.id, generation=generation, base=base, phase=work.pipeline_state.phase),
+                    source.identity,
+                    None,
+                    {},
                 )
             )
         elif known.identity != source.identity:
@@ -76,6 +79,7 @@ def start_partitions(
         return
     for item in fresh:
         item.moved_at = work.now
+        work.stored[item.partition.id] = item
     pipeline = work.lease.pipeline
     bulk_sql.insert(work.connection, tables.partition, [item.row(pipeline) for item in fresh])
     bulk_sql.insert(

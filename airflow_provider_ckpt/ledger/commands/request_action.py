@@ -28,7 +28,7 @@ from airflow_provider_ckpt.ledger.commands.use_proposal import use_proposal
 from airflow_provider_ckpt.ledger.queries import status
 from airflow_provider_ckpt.ledger.session import Session
 from airflow_provider_ckpt.ledger.store import lease as lease_store
-from airflow_provider_ckpt.ledger.types import ActionResult, Lease, StoredAction
+from airflow_provider_ckpt.ledger.types import ActionResult, Lease, PartitionRecord, StoredAction
 from airflow_provider_ckpt.ledger.unit_of_work import UnitOfWork
 
 
@@ -144,6 +144,12 @@ class ActionCommands(Session):
             refused = [] if compares_columns else stored_actions.refuse_acceptances(work)
             skip = NEED_COLUMNS if behind_fence else NEED_COLUMNS | NEED_NEW_EPOCH
             return [*refused, *stored_actions.apply_stored_actions(work, skip=skip)]
+
+    def open_work(self, pipeline: str) -> tuple[dict[str, PartitionRecord], bool]:
+        """Return every partition of a pipeline by id, and whether users' actions wait for a run, from one snapshot."""
+        with self._reading() as connection:
+            waiting = bool(stored_actions.stored_actions(connection, pipeline))
+            return {name: item.record for name, item in status.partitions(connection, pipeline).items()}, waiting
 
     def stored_actions(self, pipeline: str) -> list[StoredAction]:
         """Return the actions of users that are stored and have not been applied yet, oldest first."""

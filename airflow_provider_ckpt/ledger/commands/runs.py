@@ -19,7 +19,7 @@ from airflow_provider_ckpt.ledger.commands.lost_executors import settle_lost_wav
 from airflow_provider_ckpt.ledger.session import Session
 from airflow_provider_ckpt.ledger.store import bulk_sql, events, failed_runs, tables
 from airflow_provider_ckpt.ledger.store import lease as lease_store
-from airflow_provider_ckpt.ledger.types import Lease, Reconciliation, Renewal, Settlement
+from airflow_provider_ckpt.ledger.types import Lease, PartitionRecord, Reconciliation, Renewal, Settlement
 from airflow_provider_ckpt.ledger.unit_of_work import TouchedBatches
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class RunCommands(Session):
         *,
         files: Sequence[SourceFile] = (),
         now: datetime | None = None,
-    ) -> None:
+    ) -> dict[str, PartitionRecord]:
         """Store source partitions that the ledger does not know yet, each with its first position as the checkpoint.
 
         :param lease: lease of the pipeline; the command is refused if its epoch or owner is no longer current
@@ -168,11 +168,13 @@ class RunCommands(Session):
         :param files: for a source of files, the files from whose sizes the first positions of new partitions were
             computed, stored in the same transaction
         :param now: time of the command; None for the current time
+        :return: all partitions of the pipeline by id, as :meth:`partitions` returns them
         :raises LedgerStateError: if the files do not continue the pipeline's list of files
         :raises SourceError: if the source of a known partition was recreated or replaced since it was started
         """
-        with self._command(lease, now, ()) as work:
+        with self._command(lease, now) as work:
             plan_commands.start_partitions(work, partitions, files)
+            return work.records
 
     def plan(self, lease: Lease, plan: Plan, *, now: datetime | None = None) -> list[Batch]:
         """Store the result of a planning, as a whole or not at all: batches, files, bounds and the source's state.
@@ -230,7 +232,7 @@ class RunCommands(Session):
         with self._command(lease, now) as work:
             result = reconcile.reconcile(work, found, lost_replays or LostReplays())
             settle.move_low_watermark(work, window)
-            return result
+            return replace(result, partitions=work.records)
 
     def settle(
         self,

@@ -27,14 +27,16 @@ class SinkCommands(Session):
         with self._reading() as connection:
             return sink_state.load_expected_state(connection, pipeline)
 
-    def expected_receipts(self, pipeline: str) -> list[BatchKey]:
-        """Return the batches whose receipts a run looks for in the sink, to detect that the sink has lost commits.
+    def expected_sink(self, pipeline: str) -> tuple[ExpectedSinkState, list[BatchKey]]:
+        """Return the state in which the newest run left the sink, and the batches whose receipts a run looks for there.
 
-        A sink that was restored has lost its last commits, so the batches are those of the newest receipts that the
-        ledger knows; see ``queries/sink_state.py`` for the exact choice.
+        A run detects by them that the sink has lost commits. A sink that was restored has lost its last commits, so the
+        batches are those of the newest receipts that the ledger knows; see ``queries/sink_state.py`` for the exact
+        choice.
         """
         with self._reading() as connection:
-            return sink_state.expected_receipts(connection, pipeline)
+            state = sink_state.load_expected_state(connection, pipeline)
+            return state, sink_state.expected_receipts(connection, pipeline, state.epoch)
 
     def store_sink_state(self, lease: Lease, state: ExpectedSinkState) -> None:
         """Store the state of the sink after its fence was raised to the lease's epoch.

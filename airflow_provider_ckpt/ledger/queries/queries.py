@@ -205,6 +205,11 @@ class Queries(Session):
         with self._reading() as connection:
             return audit.load_snapshot(connection, pipeline)
 
+    def newest_event(self, pipeline: str) -> int:
+        """Return the id of the newest event in a pipeline's audit log; 0 if the log is empty."""
+        with self._reading() as connection:
+            return status.last_event(connection, pipeline)
+
     def measures(self, pipeline: str, after: int | None = None) -> Measures:
         """Return the values that metrics report for a pipeline as a whole; see ``measures.py``.
 

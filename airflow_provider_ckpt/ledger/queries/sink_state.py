@@ -51,7 +51,7 @@ def load_expected_state(connection: Connection, pipeline: str) -> ExpectedSinkSt
     return ExpectedSinkState(epoch, target, location, ever_written, unfinished_acceptance)
 
 
-def expected_receipts(connection: Connection, pipeline: str) -> list[BatchKey]:
+def expected_receipts(connection: Connection, pipeline: str, raised: int | None) -> list[BatchKey]:
     """Return the batches whose receipts the sink must still have, in order.
 
     A sink that was restored has lost its last commits. Therefore either its fence is too low, or one of these receipts
@@ -63,8 +63,11 @@ def expected_receipts(connection: Connection, pipeline: str) -> list[BatchKey]:
     - receipts of batches beyond the checkpoint, except those that a user has accepted as lost
 
     Side partitions that have ended deliver no more, so the sink has written many newer receipts after theirs.
+
+    :param connection: connection whose transaction reads one snapshot
+    :param pipeline: name of the pipeline
+    :param raised: epoch of the expected state (:func:`load_expected_state`)
     """
-    raised = load_expected_state(connection, pipeline).epoch
     found: set[BatchKey] = set()
     ended = sa.and_(_P.side_end.is_not(None), _P.committed == _P.side_end)
     rows = connection.execute(sa.select(_P.partition, _P.receipted, ended).where(_P.pipeline == pipeline))

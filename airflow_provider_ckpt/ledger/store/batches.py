@@ -118,7 +118,10 @@ def load_all(connection: Connection, pipeline: str, partitions: Iterable[str] | 
     """
     query = sa.select(*BATCH_COLUMNS).where(_BATCH.pipeline == pipeline)
     if partitions is not None:
-        query = query.where(_BATCH.partition.in_(sorted(set(partitions))))
+        wanted = sorted(set(partitions))
+        if not wanted:
+            return []
+        query = query.where(_BATCH.partition.in_(wanted))
     return connection.execute(query.order_by(_BATCH.generation, _BATCH.partition, _BATCH.seq)).all()
 
 

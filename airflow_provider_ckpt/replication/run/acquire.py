@@ -103,7 +103,7 @@ def _fence_and_reconcile(run: Run, *, accepting: bool) -> None:
     :param accepting: whether a user is about to accept a changed sink, and stored actions are left to the next run; if
         False, a changed sink is refused
     """
-    state = None if accepting else refuse_changed_sink.refuse_changed(run.setup, run.sink)
+    state = None if accepting else refuse_changed_sink.refuse_changed(run.setup, run.sink)[1]
     unfinished_acceptance = refuse_changed_sink.acceptance_evidence(run.setup, run.sink) if accepting else None
     known = run.ledger.partitions(run.pipeline.name)
     first = first_starts(run, known)
@@ -119,7 +119,6 @@ def _fence_and_reconcile(run: Run, *, accepting: bool) -> None:
     if state is not None:
         run.ledger.store_sink_state(run.lease, ExpectedSinkState(run.epoch, state.target, state.location))
         run.ledger.declare(run.lease, run.pipeline.document())
-    start_partitions(run, first, known)
-    reconcile(run, run.record_checkpoints())
-    if not accepting:
-        run.apply_stored_actions(behind_fence=True)
+    found = reconcile(run, run.record_checkpoints(start_partitions(run, first, known)))
+    if accepting or not run.apply_stored_actions(behind_fence=True):
+        run.reconciled = found.partitions

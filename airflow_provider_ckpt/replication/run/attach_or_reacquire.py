@@ -31,5 +31,5 @@ def attach_or_reacquire(setup: PipelineContext, epoch: int) -> Run:
     if any(batch.epoch == epoch for record in partitions for batch in record.partition.in_flight.values()):
         return acquire(setup)
     run = Run(setup, lease, OpenConnectors(setup))
-    run.record_checkpoints()
+    run.record_checkpoints(run.ledger.partitions(run.pipeline.name))
     return run

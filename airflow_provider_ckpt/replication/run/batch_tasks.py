@@ -76,7 +76,8 @@ class TaskBuilder:
         :param tasks: tasks of batches of the source
         :raises SourceError: if the source as a whole cannot be read
         """
-        files = self._run.ledger.files(self._run.pipeline.name, [task.range for task in tasks])
+        pipeline, ranges = self._run.pipeline, [task.range for task in tasks]
+        files = self._run.ledger.files(pipeline.name, ranges) if pipeline.source.discovers_files else []
         while tasks:
             try:
                 return self._run.source.locate(tasks, files)

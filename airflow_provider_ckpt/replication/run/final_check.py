@@ -36,10 +36,10 @@ def confirm(setup: PipelineContext, lease: Lease, sink: Sink) -> None:
     :param sink: the pipeline's sink
     :raises SinkChangedError: if the sink has lost records that were delivered
     """
-    found = refuse_changed_sink.refuse_changed(setup, sink, sent=True)
+    known, found = refuse_changed_sink.refuse_changed(setup, sink, sent=True)
     if isinstance(opened := unwrapped(sink), SinkWithTargetSnapshot):
         opened.store_target_snapshot(lease.epoch)
-    known = setup.ledger.expected_sink_state(setup.pipeline.name)
+    # Only commands under the lease change what is known, so that it is not read again.
     if known.target is None and found.target is not None:  # created by this run's first commit
         setup.ledger.store_sink_state(lease, ExpectedSinkState(lease.epoch, found.target, found.location))
 

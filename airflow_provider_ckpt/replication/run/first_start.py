@@ -53,12 +53,13 @@ def refuse_unsuitable_columns(run: Run) -> None:
 
 def start_partitions(
     run: Run, first: Mapping[SourcePartition, Start | None], known: Mapping[str, PartitionRecord]
-) -> None:
+) -> Mapping[str, PartitionRecord]:
     """Store the source's partitions in the ledger, and the files with which they start in the sink and the ledger.
 
     :param run: run in progress, whose lease is held and whose source and sink are open
     :param first: start of each partition of the source, None for a partition that the ledger knows already
     :param known: the ledger's partitions, read under the lease
+    :return: the ledger's partitions now
     """
     stored_lists = file_lists.restore_lost_files(run, started=bool(known))
     starts = {
@@ -68,5 +69,7 @@ def start_partitions(
     bases = {partition: start.position for partition, start in starts.items()}
     for start in starts.values():
         file_lists.store_in_sink(run, start.files, start.position)
-    run.ledger.start_partitions(run.lease, bases, files=[file for start in starts.values() for file in start.files])
+    files = [file for start in starts.values() for file in start.files]
+    records = run.ledger.start_partitions(run.lease, bases, files=files)
     run.source_verified = True
+    return records

@@ -33,7 +33,7 @@ class RunMetrics:
         self._ledger = setup.ledger
         self._pipeline = setup.pipeline.name
         self._ledger_seconds = setup.ledger.seconds
-        self._newest_event = setup.ledger.measures(self._pipeline).newest_event
+        self._newest_event = setup.ledger.newest_event(self._pipeline)
         self._next_report_at = time.monotonic() + _READING_INTERVAL
         self.expired: list[dict[str, Any]] = []
 

@@ -46,7 +46,7 @@ def compare_states(
     :param all_receipts: whether to read all of the sink's receipts, to find unreadable ones; if False, all are read
         only if receipts are missing or the sink reports lost rows
     """
-    known, expected = ledger.expected_sink_state(pipeline), ledger.expected_receipts(pipeline)
+    known, expected = ledger.expected_sink(pipeline)
     claims = sink.claims()
     missing = sink.batches_without_receipt(expected) if expected else ()
     wrong = all_receipts or bool(missing) or claims.loss_evidence is not None
@@ -61,8 +61,8 @@ def compare_states(
     return known, found
 
 
-def refuse_changed(setup: PipelineContext, sink: Sink, *, sent: bool = False) -> SinkState:
-    """Raise an error if the sink is not as the ledger left it; otherwise return its state.
+def refuse_changed(setup: PipelineContext, sink: Sink, *, sent: bool = False) -> tuple[ExpectedSinkState, SinkState]:
+    """Raise an error if the sink is not as the ledger left it; otherwise return :func:`compare_states`' result.
 
     :param setup: the pipeline with its ledger, connections and lease owner
     :param sink: the pipeline's sink
@@ -73,7 +73,7 @@ def refuse_changed(setup: PipelineContext, sink: Sink, *, sent: bool = False) ->
     known, found = compare_states(setup.ledger, name, sink)
     found_differences = differences(known, found)
     if not found_differences:
-        return found
+        return known, found
     description = describe_differences(known, found, found_differences)
     nothing = "" if sent else " Nothing was sent."
     if SinkDifference.OTHER_LOCATION in found_differences:

@@ -61,6 +61,8 @@ class Run:
     :ivar metrics: metrics of this process's part, which go to the setup's meter
     :ivar source_verified: whether the source was compared with the one that the ledger knows
     :ivar planning: planning of the run's batches
+    :ivar reconciled: the ledger's partitions as this run's reconciliation left them, for its first planning; None if
+        they have to be read. Only commands under the lease change them, and none comes between the two
     :ivar unconfirmed: number of batches that were sent with delivery at_most_once and have no receipt
     :ivar known_files: the source files that the ledger knows
     :ivar bounds: newest closed bound of each source partition that has one: the position below which no record can
@@ -75,13 +77,15 @@ class Run:
         self.source = opened.source
         self.sink = opened.sink
         self.id = uuid.uuid4().hex[:12]
-        self.known_files = KnownFiles(setup.ledger, self.pipeline.name)
+        self.known_files = KnownFiles(setup.ledger, self.pipeline)
         self.summary = RunSummary(self.pipeline.name, lease.epoch, run=self.id)
         self._started = time.monotonic()
         self.bounds: dict[str, int] = {}
         self.unconfirmed = 0
         self.planning = RunPlanning(self)
         self.source_verified = False
+        self.reconciled: Mapping[str, PartitionRecord] | None = None
+        self._left: Mapping[str, PartitionRecord] | None = None
         self._closed = False
         setup.on_lease(lease)
         self.metrics = RunMetrics(setup)
@@ -139,6 +143,14 @@ class Run:
         """
         if not self.ledger.stored_actions(self.pipeline.name):
             return False
+        return self.apply_actions_found(behind_fence=behind_fence)
+
+    def apply_actions_found(self, *, behind_fence: bool = False) -> bool:
+        """Apply the actions that were stored while a run held the lease, after they were found in the ledger.
+
+        :param behind_fence: see :meth:`apply_stored_actions`
+        :returns: whether an action was applied or refused
+        """
         results = self.ledger.apply_stored_actions(
             self.lease, now=utcnow(), behind_fence=behind_fence, compares_columns=self.pipeline.schema_ is not None
         )
@@ -192,7 +204,7 @@ class Run:
         :raises CkptError: when the run halts or the sink as a whole fails; what was delivered is settled
         """
         self.verify_source()
-        WaveLoop(self, engine, rounds=rounds, plan_on=plan_on).run()
+        self._left = WaveLoop(self, engine, rounds=rounds, plan_on=plan_on).run()
 
     def settle(self) -> None:
         """Settle batches that have a receipt in the sink although no wave has reported their outcome."""
@@ -218,7 +230,7 @@ class Run:
         if self._may_have_sent:
             with self.step("confirm"):
                 final_check.confirm(self.setup, self.lease, self.sink)
-        records = self.ledger.partitions(self.pipeline.name)
+        records = self.ledger.partitions(self.pipeline.name) if self._left is None else self._left
         self.summary.set_end_state(records, unconfirmed=self.unconfirmed)
         self.summary.lag = self._lag(records)
         self.metrics.report(records, self.summary.lag)
@@ -243,12 +255,12 @@ class Run:
         if self.metrics.due:
             self._report_metrics()
 
-    def record_checkpoints(self) -> Mapping[str, PartitionRecord]:
-        """Record the present checkpoints in the summary as those before the run, and load the bounds from the ledger.
+    def record_checkpoints(self, records: Mapping[str, PartitionRecord]) -> Mapping[str, PartitionRecord]:
+        """Record the present checkpoints in the summary as those before the run, and load the stored bounds.
 
-        :return: the ledger's partitions, which were read for this
+        :param records: the ledger's partitions
+        :return: the same
         """
-        records = self.ledger.partitions(self.pipeline.name)
         for name, record in records.items():
             at = record.partition.committed
             self.summary.checkpoint.setdefault(name, {"before": at, "after": at})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors import registry
@@ -37,7 +37,7 @@ from airflow_provider_ckpt.spark.job import Job
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.core.retry_policy import DeliveryPolicy
-    from airflow_provider_ckpt.ledger.types import Settlement
+    from airflow_provider_ckpt.ledger.types import PartitionRecord, Settlement
     from airflow_provider_ckpt.replication.run.run import Run
 
 log = logging.getLogger(__name__)
@@ -82,44 +82,54 @@ class WaveLoop:
         self._outage_wait = OutageWait(run, self._time_budget)
         self._refresh = Refresh(run) if run.pipeline.refreshes else None
 
-    def run(self) -> None:
+    def run(self) -> Mapping[str, PartitionRecord] | None:
         """Execute waves until no batch is due, the time budget is over or the run must pause, then close Spark.
 
         After an error, Spark is ended at once.
+
+        :return: the ledger's partitions as the waves left them; None if they were not read after the last command
         """
         try:
-            self._run_waves()
+            records = self._run_waves()
         except BaseException:
             self._engine.kill()
             raise
         if self._engine.started:
             with self._run.step("spark_stop"):
                 self._engine.close()
+        return records
 
-    def _run_waves(self) -> None:
-        """Choose batches and execute them wave by wave, and wait for batches whose next attempt is due later."""
+    def _run_waves(self) -> Mapping[str, PartitionRecord] | None:
+        """Choose batches and execute them wave by wave, and wait for batches whose next attempt is due later.
+
+        :return: see :meth:`run`
+        """
+        left: Mapping[str, PartitionRecord] | None = None
         while self._time_budget.seconds_left:
             self._run.check()
             try:
-                candidates = self._plan_next()
+                records = self._plan_next()
+                candidates = self._candidates(records)
             except LedgerUnavailableError as error:
                 self._outage_wait.wait_for_ledger(error)
                 continue
             self._outage_wait.end_of_ledger()
             if not candidates:
+                left = records
                 break
             due = [batch for batch in candidates if batch.not_before is None or batch.not_before <= utcnow()]
             if self._pipeline.pinned:
                 due = without_blocked(due, candidates)
             moment = None if due else min(batch.not_before for batch in candidates if batch.not_before)
             if self._may_pause and self._time_budget.must_pause(moment):
-                return  # without the refusals of planning, which are made again when the run has resumed
+                return None  # without the refusals of planning, which are made again when the run has resumed
             if moment is None:
                 self._take_turn(due)
             else:
                 self._time_budget.wait_until(moment, may_pause=self._may_pause)
         self._task_builder.finish()
         self._run.planning.raise_refused()
+        return left
 
     @property
     def _may_pause(self) -> bool:
@@ -148,29 +158,34 @@ class WaveLoop:
             self._run_wave(due)
         self._run.setup.turn.charge(self._run.summary.records.read - before)
 
-    def _plan_next(self) -> list[Batch]:
-        """Apply stored actions and plan new batches; return all planned batches that this run may begin, by key.
-
-        Batches whose next attempt is not due yet are included. The list is empty if this run has nothing left to begin.
-        """
-        self._run.apply_stored_actions()
+    def _plan_next(self) -> Mapping[str, PartitionRecord]:
+        """Apply stored actions and plan new batches; return the ledger's partitions after that."""
+        records, has_actions = self._run.ledger.open_work(self._pipeline.name)
+        if has_actions:
+            self._run.apply_actions_found()
         self._run.measure()
         begun = self._refresh is not None and self._refresh.advance()
-        if begun or ((self._plan_on or self._refresh is not None) and self._run.planning.more):
+        plans = begun or ((self._plan_on or self._refresh is not None) and self._run.planning.more)
+        follows = not plans and self._run.planning.schema is not None
+        if plans:
             self._run.plan(self._skipped)
         elif self._run.planning.schema is not None:
             self._run.planning.schema.follow()
-        return self._candidates()
+        if has_actions or plans or follows or self._refresh is not None:
+            records = self._run.ledger.partitions(self._pipeline.name)
+        return records
 
-    def _candidates(self) -> list[Batch]:
+    def _candidates(self, records: Mapping[str, PartitionRecord]) -> list[Batch]:
         """Return the planned batches that this run begins now or later, by key; none if the pipeline is not running.
 
+        Batches whose next attempt is not due yet are included. The list is empty if this run has nothing left to begin.
         In a pinned pipeline, a batch that the run may not begin also excludes all later batches of its partition.
 
+        :param records: the ledger's partitions
         :raises StaleEpochError: if the pipeline is not running because a force stop has taken the lease
         """
         found = []
-        for record in self._run.ledger.partitions(self._pipeline.name).values():
+        for record in records.values():
             if record.partition.phase is not Phase.RUNNING:
                 self._run.confirm_lease()
                 return []

@@ -23,7 +23,7 @@ def note(driver: LedgerDriver) -> LedgerDriver:
 
 def expected(driver: LedgerDriver) -> list[BatchKey]:
     """Batches whose receipt the sink must hold."""
-    return driver.ledger.expected_receipts("orders")
+    return driver.ledger.expected_sink("orders")[1]
 
 
 def test_nothing_is_known_of_a_sink_that_no_batch_was_begun_for(driver: LedgerDriver) -> None:
