@@ -120,19 +120,19 @@ class Splitter:
     def _skipping_query(self, start: int, end: int, records: int, limit: int) -> str:
         name, table, high = self._column, self._table.sql, value_sql(self._kind, end)
         return f"""
-            WITH RECURSIVE first (at, number) AS (
+            WITH RECURSIVE ckpt_first (at, number) AS (
                 (SELECT {name}, 1 FROM {table} WHERE {self._within(start, end)} ORDER BY {name} LIMIT 1)
               UNION ALL
-                SELECT CASE WHEN next.at > first.at THEN next.at ELSE (
-                    SELECT {name} FROM {table} WHERE {name} > first.at AND {name} < {high} ORDER BY {name} LIMIT 1
-                ) END, first.number + 1
-                FROM first, LATERAL (
-                    SELECT {name} AS at FROM {table} WHERE {name} >= first.at AND {name} < {high}
+                SELECT CASE WHEN ckpt_next.at > ckpt_first.at THEN ckpt_next.at ELSE (
+                    SELECT {name} FROM {table} WHERE {name} > ckpt_first.at AND {name} < {high} ORDER BY {name} LIMIT 1
+                ) END, ckpt_first.number + 1
+                FROM ckpt_first, LATERAL (
+                    SELECT {name} AS at FROM {table} WHERE {name} >= ckpt_first.at AND {name} < {high}
                     ORDER BY {name} OFFSET {records:d} LIMIT 1
-                ) AS next
-                WHERE first.number < {limit:d}
+                ) AS ckpt_next
+                WHERE ckpt_first.number < {limit:d}
             )
-            SELECT {position_sql(self._kind, "at")} FROM first WHERE at IS NOT NULL ORDER BY number"""
+            SELECT {position_sql(self._kind, "at")} FROM ckpt_first WHERE at IS NOT NULL ORDER BY number"""
 
     def _numbering_query(self, start: int, end: int, records: int, limit: int) -> str:
         name = self._column
