@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ckpt.connectors.kept_sessions import keep_sessions
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.core.routes import Route
 from airflow_provider_ckpt.engines.factory import make_engine, starts_own_spark
@@ -61,7 +62,8 @@ def run_several(
 ) -> dict[str, RunResult]:
     """Run several pipelines, which take turns by the records that they read; a run that fails does not stop the others.
 
-    The leases of the runs in progress are renewed together.
+    The leases of the runs in progress are renewed together, and a run that ends passes its sessions with PostgreSQL
+    databases on to the next one.
 
     :param setups: by name, such as the pipeline's, each pipeline with its ledger, connections and lease owner, in the
         order in which the runs begin
@@ -80,9 +82,11 @@ def run_several(
     else:
         limits = Limits(most, most * _IN_PROGRESS_EACH, _QUANTUM, lanes_each, _TURNS_EACH)
     runs = {name: _Run(replace(setup, renewals=renewals[setup.ledger])) for name, setup in setups.items()}
+    with keep_sessions():
+        results = ParallelRuns(runs, limits).run()
     return {
         name: RunResult("failed", error_text(result)) if isinstance(result, Exception) else result
-        for name, result in ParallelRuns(runs, limits).run().items()
+        for name, result in results.items()
     }
 
 

@@ -6,8 +6,9 @@ import re
 from datetime import datetime
 from functools import cache
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from airflow_provider_ckpt.connectors import kept_sessions
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.transient_sqlstates import is_server_failure, is_transient
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, ErrorInfo, ErrorType, SinkError, SourceError
@@ -164,6 +165,50 @@ def open_psycopg(
         raise to_exception(connect_error(error, connection, kind)) from error
     opened.autocommit = True
     return opened
+
+
+def take_or_open_psycopg(
+    connection: Connection, application: str, kind: ErrorType, settings: dict[str, str] | None = None
+) -> extensions.connection:
+    """Take a session that another run of this process has given back, or open one; see :func:`open_psycopg`.
+
+    The session is as good as new: as behind a connection pooler, ``DISCARD ALL`` has reset all that its last user set.
+
+    :param connection: the Airflow connection
+    :param application: application_name of the session
+    :param kind: type of the error that is raised: ``Source`` or ``Sink``
+    :param settings: further session settings by name
+    :raises CkptError: if a connection cannot be opened
+    """
+    import psycopg2
+
+    while (session := kept_sessions.take(conninfo(connection, "", settings))) is not None:
+        kept = cast("extensions.connection", session)
+        try:
+            with kept.cursor() as cursor:
+                cursor.execute("DISCARD ALL")
+                cursor.execute("SELECT pg_catalog.set_config('application_name', %s, false)", [application[:63]])
+            return kept
+        except psycopg2.Error:  # the server has ended it
+            kept.close()
+    return open_psycopg(connection, application, kind, settings)
+
+
+def give_back_psycopg(
+    session: extensions.connection, connection: Connection, settings: dict[str, str] | None = None
+) -> None:
+    """Give a session of :func:`take_or_open_psycopg` back, for other runs of this process; close it if there are none.
+
+    :param session: the session
+    :param connection: the Airflow connection
+    :param settings: the further session settings with which it was opened
+    """
+    from psycopg2.extensions import TRANSACTION_STATUS_IDLE
+
+    if session.closed or session.info.transaction_status != TRANSACTION_STATUS_IDLE:
+        session.close()
+    else:
+        kept_sessions.give_back(conninfo(connection, "", settings), session)
 
 
 def open_adbc(connection: Connection, application: str, kind: ErrorType, settings: dict[str, str] | None = None) -> Any:

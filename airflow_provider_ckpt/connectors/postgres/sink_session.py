@@ -7,7 +7,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.connection import Connection
-from airflow_provider_ckpt.connectors.postgres.client import error_info, open_psycopg, require_connection, to_exception
+from airflow_provider_ckpt.connectors.postgres.client import (
+    error_info,
+    give_back_psycopg,
+    require_connection,
+    take_or_open_psycopg,
+    to_exception,
+)
 from airflow_provider_ckpt.connectors.postgres.connector import PostgresSinkSection
 from airflow_provider_ckpt.connectors.postgres.receipts import BookkeepingTables
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table, describe_table, psycopg_fetch
@@ -25,7 +31,9 @@ _RIGHTS_HINT = (
 
 
 class SinkSession:
-    """Session with the target's database, opened at the first statement and kept until an error or :meth:`close`.
+    """Session with the target's database, from the first statement until an error or :meth:`close`.
+
+    Runs of one process pass sessions on (``kept_sessions.py``).
 
     :param pipeline: ``sink.table`` names the target
     :param connection: the Airflow connection of the database
@@ -45,9 +53,9 @@ class SinkSession:
         self._creation = TargetCreation(pipeline, sink) if sink.create else None
 
     def close(self) -> None:
-        """Close the connection."""
+        """Give the connection back, for other runs of this process, or close it."""
         if self._client is not None:
-            self._client.close()
+            give_back_psycopg(self._client, self._connection)
             self._client = None
 
     @contextmanager
@@ -60,12 +68,13 @@ class SinkSession:
         import psycopg2
 
         if self._client is None:
-            self._client = open_psycopg(self._connection, f"ckpt-sink:{self._pipeline}", ErrorType.SINK)
+            self._client = take_or_open_psycopg(self._connection, f"ckpt-sink:{self._pipeline}", ErrorType.SINK)
         try:
             yield psycopg_fetch(self._client)
         except psycopg2.Error as error:
             lost = self._client.closed != 0
-            self.close()
+            self._client.close()
+            self._client = None
             info = error_info(error, ErrorType.SINK, f"{operation} of {self._name}", lost=lost)
             raise to_exception(info, _RIGHTS_HINT if info.sqlstate == INSUFFICIENT_PRIVILEGE else None) from error
 

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
-from airflow_provider_ckpt.connectors.postgres.client import error_info, open_psycopg, require_connection, to_exception
+from airflow_provider_ckpt.connectors.postgres.client import (
+    error_info,
+    give_back_psycopg,
+    require_connection,
+    take_or_open_psycopg,
+    to_exception,
+)
 from airflow_provider_ckpt.connectors.postgres.column_types import SPARK_TYPES
 from airflow_provider_ckpt.connectors.postgres.connector import PostgresSourceSection
 from airflow_provider_ckpt.connectors.postgres.identity import table_identity, tree_identities
@@ -30,7 +36,9 @@ if TYPE_CHECKING:
 
 
 class SourceSession:
-    """Session with the database of a source, opened at the first query and kept until an error or :meth:`close`.
+    """Session with the database of a source, from the first query until an error or :meth:`close`.
+
+    Runs of one process pass sessions on (``kept_sessions.py``).
 
     :param pipeline: ``source.table`` names the table
     :param connection: the Airflow connection of the database
@@ -83,12 +91,9 @@ class SourceSession:
             return source_columns(self._table(fetch), self._wanted)
 
     def close(self) -> None:
-        """Close the connection."""
-        self._disconnect()
-
-    def _disconnect(self) -> None:
+        """Give the connection back, for other runs of this process, or close it."""
         if self._client is not None:
-            self._client.close()
+            give_back_psycopg(self._client, self._connection, self._settings)
             self._client = None
 
     @contextmanager
@@ -101,12 +106,13 @@ class SourceSession:
 
         if self._client is None:
             application = f"ckpt-plan:{self._pipeline}"
-            self._client = open_psycopg(self._connection, application, ErrorType.SOURCE, self._settings)
+            self._client = take_or_open_psycopg(self._connection, application, ErrorType.SOURCE, self._settings)
         try:
             yield psycopg_fetch(self._client)
         except psycopg2.Error as error:
             lost = self._client.closed != 0
-            self._disconnect()
+            self._client.close()
+            self._client = None
             raise to_exception(error_info(error, ErrorType.SOURCE, f"planning from {self._name}", lost=lost)) from error
 
     def _describe(self, fetch: Fetch) -> Table | None:
