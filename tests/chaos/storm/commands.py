@@ -89,7 +89,10 @@ class Commands:
     def start(self, lease: Lease, names: Sequence[str], expect: Expect = Expect.VALID) -> Answer[None]:
         """Start partitions at 0."""
         partitions = {SourcePartition(name, f"thing of {name}"): 0 for name in names}
-        act = lambda: self.ledger.start_partitions(lease, partitions)  # noqa: E731
+
+        def act() -> None:
+            self.ledger.start_partitions(lease, partitions)
+
         return self._under("start", lease, act, _nothing, expect, names=list(names))
 
     def plan(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any, cast
 
 from airflow_provider_ckpt.connectors.source_plan import SourceFile
@@ -22,9 +23,20 @@ class _Ledger:
         return self.recorded[first:]
 
 
+def _pipeline(*, discovers_files: bool) -> Any:
+    return SimpleNamespace(name="inbox", source=SimpleNamespace(discovers_files=discovers_files))
+
+
+def test_the_ledger_is_not_asked_for_files_of_a_source_that_discovers_none() -> None:
+    ledger = _Ledger()
+
+    assert list(KnownFiles(cast("Any", ledger), _pipeline(discovers_files=False)).read()) == []
+    assert ledger.asked == []
+
+
 def test_files_recorded_since_are_appended_to_those_that_were_read() -> None:
     ledger = _Ledger()
-    known = KnownFiles(cast("Any", ledger), "inbox")
+    known = KnownFiles(cast("Any", ledger), _pipeline(discovers_files=True))
     before = known.read()
     ledger.recorded.append(SourceFile(3, "/in/3", 3, 1, "e"))
 
