@@ -179,7 +179,7 @@ def unwrapped(sink: Sink) -> Sink:
 
 @runtime_checkable
 class FileBasedSink(Protocol):
-    """A sink whose target consists of files and counts rows by metadata, so that a lost file does not change the count."""
+    """A sink whose target consists of files and counts rows by metadata, so that a lost file changes no count."""
 
     def damaged_files(self) -> Iterator[str]:
         """Yield a sentence for each file of the target that is missing or not as it was written."""

@@ -16,7 +16,7 @@ from airflow_provider_ckpt.connectors.storage.filesystem import make_directory, 
 
 
 class DurableFileIO(PyArrowFileIO):
-    """File access for the Iceberg library that flushes each written local file to the disk; other files are unaffected."""
+    """File access for the Iceberg library that flushes each written local file to the disk, and leaves others as is."""
 
     def new_output(self, location: str) -> PyArrowFile:
         """Return an object that writes a new file; a local file is flushed to the disk when it is closed.
