@@ -119,8 +119,8 @@ def list_batches(
     :param state: only batches in one of these states
     :param partition: only batches of the partition of this id
     :param error_type: only batches whose newest error has this type
-    :param search: only the batch of this name, such as ``orders-0#17``; if the text is not a batch's name, only batches
-        of partitions whose id contains the text
+    :param search: only the batch of this name, such as ``orders-0#17``; or, if the text is not a batch's name, only
+        batches of partitions whose id contains it
     :param start: only batches that end after this position
     :param end: only batches that start before this position
     :param limit: maximum number of batches

@@ -3061,7 +3061,7 @@ export interface operations {
                 partition?: string | null;
                 /** @description only batches whose newest error has this type */
                 error_type?: string | null;
-                /** @description only the batch of this name, such as ``orders-0#17``; if the text is not a batch's name, only batches of partitions whose id contains the text */
+                /** @description only the batch of this name, such as ``orders-0#17``; or, if the text is not a batch's name, only batches of partitions whose id contains it */
                 search?: string | null;
                 /** @description only batches that end after this position */
                 start?: string | null;
