@@ -128,6 +128,7 @@ class RunCommands(Session):
         :param error: text of the error with its hint
         """
         with self._writing() as connection:
+            lease_store.lock_row(connection, pipeline)  # events of a pipeline get their ids in the order of commits
             moment = lease_store.database_time(connection)
             if failed_runs.store_failure(connection, pipeline, error, moment):
                 row = events.refusal_row(pipeline, owner, moment, failed_runs.shortened(error))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import time
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, wait
 from datetime import timedelta
 
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from airflow_provider_ckpt.core.errors import LeaseBusyError, LedgerUnavailableError
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.store import database
+from airflow_provider_ckpt.ledger.store import lease as lease_store
 from tests.integration.ledger.ledger_driver import TTL, LedgerDriver, delivered
 
 PROCESSES = 4
@@ -68,6 +69,18 @@ def test_a_read_does_not_wait_for_a_command_in_progress(ledger_url: str) -> None
             assert [event["kind"] for event in reader.events("orders")] == ["lease_acquired", "partitions_started"]
         assert reader.events("orders")[-1]["kind"] == "pause"
         assert reader.acquire("other", "b", TTL).epoch == 1
+
+
+def test_the_event_of_a_refused_run_waits_for_a_command_in_progress(ledger_url: str) -> None:
+    """Or a subscriber would read the event first, and never those of the command, which have smaller ids."""
+    with Ledger.open(ledger_url) as ledger, ThreadPoolExecutor(1) as pool:
+        LedgerDriver(ledger).start("t")
+        with ledger._writing() as connection:
+            lease_store.lock_row(connection, "orders")
+            refused = pool.submit(ledger.record_refusal, "orders", "dag/1", "the source cannot be reached")
+            assert wait([refused], 0.5).not_done
+        refused.result(60)
+        assert ledger.failed_runs("orders")["orders"].error == "the source cannot be reached"
 
 
 def test_a_process_frozen_inside_a_command_does_not_block_its_successor(
