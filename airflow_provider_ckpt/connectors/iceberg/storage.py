@@ -31,6 +31,7 @@ _OPTIONS = {
 }
 """Names of properties of the Iceberg library, each with the name that the object store's client has for the option."""
 
+_ENDPOINTS = ("aws_endpoint", "azure_endpoint")
 _REGION = "us-east-1"
 """Region with which requests are signed if the properties name an endpoint, but no region."""
 
@@ -56,9 +57,21 @@ def to_location(uri: str, name: str, properties: Mapping[str, Any]) -> Location:
 
 def _options(properties: Mapping[str, Any]) -> StoreOptions:
     options = {theirs: str(properties[own]) for own, theirs in _OPTIONS.items() if properties.get(own)}
-    endpoint = options.get("aws_endpoint", "")
-    if endpoint:
+    if "aws_endpoint" in options:
         options.setdefault("aws_region", _REGION)
-    if endpoint.startswith("http://"):
+    if authority := str(properties.get("adls.blob-storage-authority") or ""):
+        options["azure_endpoint"] = _azure_endpoint(authority, properties)
+    if any(options.get(name, "").startswith("http://") for name in _ENDPOINTS):
         options["allow_http"] = "true"
     return StoreOptions.of(options)
+
+
+def _azure_endpoint(authority: str, properties: Mapping[str, Any]) -> str:
+    """Return the URL of an Azure storage account.
+
+    :param authority: host of the blob service; if it begins with a dot, the account's name is put before it, as in
+        ``.blob.core.windows.net``; otherwise the account is the first part of the path
+    :param properties: properties with which the Iceberg library opens the table's files
+    """
+    scheme, account = properties.get("adls.blob-storage-scheme") or "https", properties.get("adls.account-name") or ""
+    return f"{scheme}://{account}{authority}" if authority.startswith(".") else f"{scheme}://{authority}/{account}"
