@@ -294,8 +294,8 @@ class ReplacingSink(Protocol):
         Readers of the target see the old rows until then, and the new rows afterwards. With the instruction ``void``,
         only the receipt is claimed. If the batch has a receipt already, nothing is written.
 
-        The limits are checked against a new count of the target's rows, taken when the rows are replaced. It may differ
-        from that of
+        The limits are checked against a new count of the target's rows, taken when the rows are replaced. This count
+        may differ from the result of
         :meth:`row_counts`, since others may have written to the target in between.
 
         :param task: the batch that publishes; the positions before its range contain the rows

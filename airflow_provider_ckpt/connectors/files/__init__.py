@@ -1,1 +1,1 @@
-"""Files connector: a source that reads each file once, in the order of discovery, and a sink with one file a batch."""
+"""Files connector: a source that reads each file once, in the order of discovery; a sink that writes a file a batch."""

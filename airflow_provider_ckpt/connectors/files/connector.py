@@ -28,8 +28,8 @@ class FilesSourceSection(SourceSection):
     :param format: ``jsonl``, ``csv`` or ``parquet``; for text files it must agree with ``transform.decode``
     :param follow_links: whether symbolic links among the files are followed
     :param header: whether each file's first line names its columns (csv)
-    :param names_grow: whether new objects always have greater keys than older ones, so that a listing can leave out all
-        older objects but the last 1,000
+    :param names_grow: whether new objects always have greater keys than older ones, so that a listing can begin at the
+        last 1,000 known objects
     """
 
     place_key: ClassVar[str] = "path"

@@ -28,7 +28,7 @@ class _DeadLetterFilesInDirectory(DeadLetterFiles):
 
     @property
     def directory(self) -> Location:
-        """Directory of the pipeline's dead letters, whichever ledger it is in: a folder with the pipeline's name."""
+        """Directory with the pipeline's name; it contains the pipeline's dead letters of all ledgers."""
         return self.target / escape(self.pipeline)
 
 

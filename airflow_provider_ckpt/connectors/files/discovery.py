@@ -1,4 +1,4 @@
-"""Discover the files of a files source: put new files in order, and detect delivered files that changed or are missing.
+"""Discover source files: put new files in order, and detect delivered files that changed or are missing.
 
 A file must be complete when it appears under its final name: write it elsewhere or as ``name.tmp``, then rename it. A
 file that changes after it was recorded is an error, not new data.
@@ -24,8 +24,8 @@ class Discovery:
     :param gone: recorded files that were delivered and no longer exist
     :param refused: errors for delivered files that changed, and for paths that could not be listed or recorded
     :param notices: warnings about probable mistakes, one sentence each
-    :param unchanged: paths of recorded files that the discovery has found as they are recorded; files that it has not
-        compared with their records are missing, and so are local files
+    :param unchanged: paths of recorded files that were found unchanged; without files that the discovery did not
+        compare with their records, and without local files
     """
 
     new: Sequence[SourceFile]
@@ -52,8 +52,8 @@ def discover(
     :param changed: function that returns the error for a delivered file that has another etag now; None if the file
         counts as an unchanged copy
     :param delivered: end of the delivered positions: all positions before it have a verdict
-    :param checked: those of the known files that are to be checked; the listing must contain them if they exist. Other
-        known files are neither in ``gone`` nor in ``refused`` of the result
+    :param checked: the known files to check; the listing must contain them if they exist. Other known files appear
+        neither in ``gone`` nor in ``refused`` of the result
     """
     refused: list[CkptError] = [*listing.refused]
     only_links = _only_links(listing, known)
@@ -119,10 +119,10 @@ def _check_delivered(
 
 
 def _only_links(listing: Listing, known: Sequence[SourceFile]) -> bool:
-    """Return whether only symbolic links match the source's path, and this is an error.
+    """Return whether discovery must fail because only symbolic links match the source's path.
 
-    It is an error if no file is known, or if one of the links is where a known file was. If all known files were
-    removed, and the links have other names, it is none.
+    The result is True if no file is known, or if a link has the path of a known file. It is False if all known files
+    were removed and the links have other names.
 
     :param listing: the result of listing the source
     :param known: all files discovered before

@@ -1,4 +1,4 @@
-"""Raise the fence of the files sink: remove the directories of older epochs, from which receipts would be hard-linked.
+"""Raise the fence of the files sink: remove the directories of older epochs, which claims of receipts need.
 
 A writer writes a receipt as a file in ``epochs/<epoch>/`` and claims the batch by a hard link of that file to the
 batch's marker (see ``receipts.py``). The fence creates the directory of the new epoch, then empties and removes the

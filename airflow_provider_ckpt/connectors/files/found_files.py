@@ -1,4 +1,4 @@
-"""Store the result of listing the files of a files source, in a file system or an object store."""
+"""Data classes for the result of listing a source's files in a file system or an object store."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Listing:
 
     :ivar pattern: whether the source is a glob pattern
     :ivar files: each matching regular file or object, by absolute path or URL, except the unchanged ones
-    :ivar unchanged: URLs of the objects that the ledger has recorded and that still have the recorded size and etag, or
-        were not to be compared; empty for local files
+    :ivar unchanged: URLs of objects that the ledger has recorded and whose size and etag are as recorded, or were not
+        compared on request; empty for local files
     :ivar left_out: matching paths that are not regular files: their number and the first of them, by kind, such as
         ``directory``
     :ivar links: the matching paths that are symbolic links

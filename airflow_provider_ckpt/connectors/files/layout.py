@@ -97,7 +97,7 @@ class FilesLayout:
         return [path.stem for path in self.staged.iterdir()] if self.staged.is_dir() else []
 
     def visible_names(self) -> set[str]:
-        """Return the names of all visible files, those with rows for readers; other pipelines' files are among them."""
+        """Return the names of all visible files, which contain rows for readers, including other pipelines' files."""
         entries = self.directory.iterdir() if self.directory.is_dir() else ()
         return {entry.name for entry in entries if entry.name.startswith(DATA_PREFIX)}
 

@@ -1,4 +1,4 @@
-"""List the local files that match a files source's directory or glob pattern; links are not followed by default.
+"""List the local files in a source's directory or matching its glob pattern; links are not followed by default.
 
 Each directory is read once, and so is the status of each file that the caller does not know already: listing 100,000
 files of one directory takes about a second.

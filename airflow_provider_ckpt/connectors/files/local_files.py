@@ -62,7 +62,7 @@ class LocalFiles(SourceStorage):
 
         :param path: the file
         :param etag: recorded identity of the file
-        :param checked: not used, since the check costs nothing here
+        :param checked: not used, since the check of a local file is cheap
         """
         return recorded_file.open_recorded(path, etag, follow_links=self._follow_links)
 
@@ -102,7 +102,8 @@ class LocalFiles(SourceStorage):
 def _changed_file_error(file: SourceFile, found: FoundFile) -> SourceError | None:
     """Return the error for a delivered file that was changed, or replaced by a file with another content.
 
-    Return None if the file that has its name now has the recorded time and size: it counts as a copy of the old one.
+    Return None if the file that has this name now has the recorded time and size: the file then counts as a copy of the
+    recorded one.
 
     :param file: the file as it was recorded
     :param found: the file that has this name now

@@ -21,7 +21,7 @@ class NamedReceipt(Protocol):
 
 
 def describe_missing_files(gone: Sequence[NamedReceipt], kind: str, place: object) -> str | None:
-    """Return the part of an error message that names a missing file and ``sink.files_may_go``; None if none is missing.
+    """Return the part of an error message that names a missing file and the remedy; None if no file is missing.
 
     An example begins ``the file of delivered batches, such as ckpt-orders-….csv of orders#4, is gone from /data/out``.
 

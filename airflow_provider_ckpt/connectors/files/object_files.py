@@ -1,8 +1,7 @@
-"""Files of a files source in an object store: list all or only the newest keys, and refuse objects that changed.
+"""Storage of a files source in an object store: list all or only the newest keys, and refuse changed objects.
 
 An object is identified by its size and its e-tag, which changes when the object is replaced. Each request for a part of
-an object has the condition that the object still has this e-tag, so the bytes that are read never come from two
-objects.
+an object has the condition that the object still has this e-tag, so a read never mixes bytes of two versions.
 """
 
 from __future__ import annotations
@@ -70,8 +69,8 @@ class ObjectFiles(SourceStorage):
     :param url: URL of an object; of a prefix, whose objects are read, but not those of prefixes below it; or a glob
         pattern, in which ``**`` matches any number of prefixes
     :param connection: the store's connection; None for the credentials of the environment
-    :param names_grow: whether new objects always have greater keys than known ones, so that a listing can leave out all
-        known objects but the last 1,000
+    :param names_grow: whether new objects always have greater keys than known ones, so that a listing can begin at the
+        last 1,000 known objects
     """
 
     remote = True
@@ -108,8 +107,8 @@ class ObjectFiles(SourceStorage):
         or keys grow (``names_grow``), the listing begins at the last 1,000 known keys.
 
         :param known: all objects discovered before, in order
-        :param delivered: the position before which everything has a verdict; it decides which known objects count as
-            delivered, so that their removal or replacement is reported
+        :param delivered: end of the delivered positions: all positions before it have a verdict. Only for known objects
+            that end there or before, removal or replacement is reported
         :param look_again: whether to check known objects, too
         """
         check_pattern(self._pattern)
@@ -193,7 +192,7 @@ class ObjectFiles(SourceStorage):
     def _objects(self, after: str, names: Sequence[str]) -> Iterable[StoredObject]:
         """Return the one object that ``source.path`` names, or else the objects below the prefix.
 
-        :param after: key that all keys of a listing follow; empty to list all objects
+        :param after: key after which a listing begins; empty to list all objects
         :param names: known keys, sorted, which divide a listing of all objects into parts
         """
         found = None if self._pattern or not self._parent.key else find_object(self._parent)

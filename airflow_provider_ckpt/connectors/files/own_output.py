@@ -22,8 +22,8 @@ def matches(path: Path, output: WrittenFiles, *, follow_links: bool) -> bool:
 
     Directories are compared by device and inode, so that links and bind mounts are recognised.
 
-    :param path: the source's directory, file or pattern; absolute. It must exist; of a pattern, its deepest parent
-        without wildcards must
+    :param path: the source's directory, file or pattern; absolute. The path, or a pattern's deepest parent without
+        wildcards, must exist
     :param output: files that the sink writes; their directory need not exist yet
     :param follow_links: whether the source follows symbolic links
     """

@@ -1,4 +1,4 @@
-"""Determine the columns of a Parquet source, declared or from its oldest file, and check every other file against them.
+"""Determine the columns of a Parquet source (declared, or those of its oldest file), and check all files against them.
 
 All records of one pipeline have the same columns. If a file lacks a column, the column is null or the file is an error,
 depending on ``error_handling.missing_field_behavior``. A column of another type is an error unless it can be widened.

@@ -44,7 +44,7 @@ class ParquetSource(FilesSource):
         self._storage.check()
 
     def partitions(self) -> Sequence[SourcePartition]:
-        """Return the files together as the only partition.
+        """Return one partition, which consists of all files.
 
         Its identity differs from that of a text source of the same files, whose positions count bytes.
         """
@@ -68,7 +68,8 @@ class ParquetSource(FilesSource):
     def plan(self, request: PlanRequest) -> Plan:
         """Plan row ranges of the files; refuse a new file whose columns do not fit, before it is recorded.
 
-        They must fit the declared columns, or else those of the oldest readable file. See :meth:`FilesSource.plan`.
+        The columns of a new file must fit the declared columns, or else those of the oldest readable file. See
+        :meth:`FilesSource.plan`.
         """
         for file in request.files:
             if self._columns is not None:
@@ -87,7 +88,7 @@ class ParquetSource(FilesSource):
     ) -> Discovery:
         """Discover files and inspect each new file, also if ``inspect`` is False.
 
-        Only the footer of a file has its number of rows, which positions need. See :meth:`.FilesSource._discover`.
+        Positions need a file's number of rows, which only its footer contains. See :meth:`.FilesSource._discover`.
 
         :param known: all files discovered before, in order
         :param delivered: end of the delivered positions: all positions before it have a verdict

@@ -171,7 +171,7 @@ class FilesReceipts:
         return found
 
     def newest(self) -> list[ClaimedReceipt]:
-        """Return the claimed receipts in all markers and the newest bundle: those of the last runs that delivered."""
+        """Return the claimed receipts in all markers and the newest bundle, from the last runs that delivered."""
         newest = next(iter(self._bundles()), None)
         return [*self._read_markers(), *(newest.entries if newest is not None else ())]
 

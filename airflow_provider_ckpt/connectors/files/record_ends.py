@@ -94,7 +94,7 @@ class _QuoteScanner:
         return newlines
 
     def _begins(self, data: bytes, quotes: Offsets, at: int) -> npt.NDArray[np.bool_]:
-        """Return a mask of the quotes that are the first character of a field.
+        """Return a boolean array that is true for each quote that is the first character of a field.
 
         :param data: the block
         :param quotes: offsets of the quotes in the block

@@ -243,7 +243,7 @@ class FilesSource:
     def _inspect(self, file: SourceFile) -> int:
         """Return the number of positions that a new file takes, which is its size in bytes.
 
-        Check that it is text by its name, and its header.
+        Raise an error if the file's name shows that it is not plain text, or if its header is wrong.
 
         :param file: the file
         :raises CkptError: if the file cannot be read

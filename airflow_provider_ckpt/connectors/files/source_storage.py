@@ -1,4 +1,4 @@
-"""Define the interface to the place of a files source's files: a local or mounted file system, or an object store."""
+"""Define the interface to the storage of a files source: a local or mounted file system, or an object store."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SourceStorage(ABC):
     @property
     @abstractmethod
     def remote(self) -> bool:
-        """True if each access to a file is a request to a server, so that planning makes fewer of them."""
+        """True if each access to a file is a request to a server, so that planning avoids unnecessary accesses."""
 
     @abstractmethod
     def check(self) -> None:

@@ -1,8 +1,8 @@
 """Stage a batch's rows as a hidden, durable file, and publish it after the claim by renaming it into the directory.
 
 The writer that claimed the batch renames the file. If that writer dies first, the next process that finds the batch's
-marker (the file that is its receipt) renames it: a writer that retries the batch, a run that reads receipts, or the
-fence.
+marker (the file with its receipt) renames the staged file: a writer that retries the batch, a run that reads receipts,
+or the fence.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Implement what files sinks in a file system and in an object store do alike with their visible files.
+"""Base class of the files sinks in a file system and in an object store: methods for their visible files.
 
 Visible files are those with delivered rows; staged files are hidden.
 """
@@ -53,7 +53,7 @@ class VisibleFilesSink(DocumentsBesideTarget, ABC):
     def outputs(self) -> Sequence[Output]:
         """Return descriptions of the visible files and the dead letter files; see :class:`NamesOutputs`.
 
-        By them, a source that would read these files is refused.
+        The caller compares them with the source's files, and refuses a source that would read them.
         """
         rows = WrittenFiles("sink.path", self._place, DATA_PREFIX, f".{self._files.format}")
         if not self._dead_letters_in_sink:

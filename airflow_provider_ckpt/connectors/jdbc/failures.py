@@ -104,7 +104,7 @@ def error_info(found: JavaError, operation: str, connection: Connection) -> Erro
 
 
 def _first_line(text: str) -> str:
-    """Return the first line of a driver's message that is not empty, without a prefix such as ``ERROR: ``."""
+    """Return a driver's first non-empty message line, without leading ``ERROR: `` or trailing ``; SQL statement:``."""
     first = next((line.strip() for line in text.splitlines() if line.strip()), text)
     return _NOISE.sub("", first)
 

@@ -1,7 +1,7 @@
 """Check which confluent-kafka settings the extra of an Airflow connection may contain, and refuse all others.
 
-Only settings in the lists of this module are accepted. Any other setting raises an error that names it: one that loads
-code, runs a command or weakens a delivery guarantee, and also one that only a later version of librdkafka has.
+Only settings in the lists of this module are accepted. Any other setting raises an error that names it, since it might
+load code, run a command or weaken a delivery guarantee; this includes settings that later versions of librdkafka add.
 """
 
 from __future__ import annotations
@@ -116,7 +116,8 @@ def client_settings(extra: Mapping[str, Any]) -> dict[str, Any]:
 def refuse_settings(connection: str, extra: Mapping[str, Any], *, writes: bool) -> None:
     """Raise an error if a connection's extra has a setting or a value that is not allowed.
 
-    The error quotes no value, which may be a secret, except of the settings that the delivery guarantees require.
+    The error does not quote the value, which may be a secret, unless the delivery guarantees require another value of
+    the setting.
 
     :param connection: the connection's id, for the message
     :param extra: the connection's extra

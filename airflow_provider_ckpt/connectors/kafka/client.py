@@ -1,4 +1,4 @@
-"""Configure Kafka clients from an Airflow connection, and decide by error code which client errors are retried.
+"""Create Kafka clients from an Airflow connection, and classify their errors as recoverable or not by error code.
 
 The connection's extra is the configuration of confluent-kafka, as in Airflow's own Kafka provider. Secrets in it are
 masked in error messages.
@@ -257,7 +257,7 @@ class ClientErrors:
     def most_specific(self) -> KafkaError | None:
         """Return the most specific of the collected errors: the first that is not retriable, else the first other one.
 
-        Timeouts and the failure of all brokers are not specific; None if there is no other error.
+        Timeouts and the failure of all brokers do not count as specific. The result is None if there is no other error.
         """
         from confluent_kafka import KafkaError
 

@@ -29,7 +29,7 @@ def read_committed(
 ) -> Iterator[list[Message]]:
     """Read a topic from its beginning, and yield its messages in lists of up to 1000.
 
-    Messages of open and aborted transactions are not among them.
+    Messages of open and aborted transactions are left out.
 
     :param connection: connection to the topic's cluster
     :param topic: the topic's name

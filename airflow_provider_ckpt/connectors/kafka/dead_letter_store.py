@@ -72,9 +72,9 @@ class KafkaDeadLetterStore:
         self._producer: Producer | None = None
 
     def check(self) -> None:
-        """Create the topic if it is missing; raise ConfigError if it is compacted or serves another purpose too.
+        """Create the topic if it is missing; raise ConfigError if it is compacted or already used for another purpose.
 
-        It may be neither the topic of the source or sink, nor a receipts topic. See :meth:`DeadLetterStore.check`.
+        The topic must not be the source's, the sink's, or a receipts topic. See :meth:`DeadLetterStore.check`.
         """
         for part, where in ((self._pipeline.source, "source"), (self._pipeline.sink, "sink")):
             if isinstance(part, KafkaSourceSection | KafkaSinkSection) and part.topic == self._queue.topic:

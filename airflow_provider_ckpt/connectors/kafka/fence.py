@@ -1,8 +1,8 @@
 """Raise the fence of the Kafka sink: write the new epoch to the receipts topic, then fence producers of older epochs.
 
 A producer is fenced when its transactional id is initialised again. A lane writes the transactional id that it will use
-to the receipts topic, initialises it, and then reads epochs. So if the fence reads the ids in use before a lane writes
-its id, that lane reads the newer epoch and stops.
+to the receipts topic, initialises it, and then reads epochs. The fence writes its epoch before it reads the ids in use.
+So if the fence misses the id of a lane, the lane wrote its id later, reads the newer epoch, and stops.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class LogSnapshot:
 
 
 class LogContinuity:
-    """Check of a topic's partitions for lost records: it compares their logs with snapshots, and takes new snapshots.
+    """Checks a topic's partitions for lost records: compares their logs with snapshots, and takes new snapshots.
 
     :param probe: reader of single records of the topic
     :param topic_client: client for the topic's metadata

@@ -88,7 +88,7 @@ class PartitionClaim:
 
 
 def read_epochs(connection: Connection, topics: SinkTopicsClient, context: SinkContext) -> ReceiptsTopicState:
-    """Return the content of the receipts topic without receipts: the epochs, by which a newer run is detected.
+    """Return the records of the receipts topic except receipts; their epochs show whether a newer run exists.
 
     The topic is read to its end without waiting for open transactions.
 

@@ -47,14 +47,14 @@ class RecordKind(StrEnum):
 
 
 class UsedId(NamedTuple):
-    """A transactional id that a producer may be using, identified by the epoch and the source partition of its lane."""
+    """Epoch and source partition of a lane whose producer may be using the partition's transactional id."""
 
     epoch: int
     partition: str
 
 
 def receipts_topic(pipeline: str) -> str:
-    """Return the name of a pipeline's receipts topic, which contains no dot of the pipeline's name.
+    """Return the name of a pipeline's receipts topic, in which the dots of the pipeline's name are encoded.
 
     Kafka refuses a topic whose name differs from that of an existing one only in dots and underscores, since its
     metrics replace dots by underscores. So if a pipeline's name has dots, each hyphen is doubled, each dot becomes

@@ -1,4 +1,4 @@
-"""Read a receipts topic from its beginning to an end offset, and later from there to another end.
+"""Read a receipts topic from its beginning to an end offset; later calls continue from there.
 
 Receipts must be read with the isolation level ``read_committed``. It hides everything from the first record of the
 oldest open transaction on. Epochs, transactional ids and other records that are written outside any transaction are

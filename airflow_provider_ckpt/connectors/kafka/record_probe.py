@@ -49,9 +49,9 @@ class StartOffset(NamedTuple):
 
 
 class ProbeResult(NamedTuple):
-    """Result of reading at an offset: a record, the end of the log, or a message that the log no longer reaches it.
+    """Result of reading at an offset: a record, the end of the log, or an error that the log ends before the offset.
 
-    All fields are None if the record does not match its checksum; the reader of the batch reports that.
+    All fields are None if the record does not match its checksum; the lane that reads the batch reports this error.
 
     :param record: first record at the offset or after it
     :param end: end of the log, if there is no record at the offset or after it

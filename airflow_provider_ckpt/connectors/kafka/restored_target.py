@@ -1,9 +1,9 @@
 """Detect that the target topic lost delivered records: its log was truncated, or records were deleted from it.
 
 Each fence writes to the receipts topic the first and last offset of each partition of the target, and so does the end
-of each run that delivered something. The next run compares the target with these offsets. So the loss of rows that were
-delivered before the newest offsets were written is detected. The loss of rows that a killed run delivered after its
-fence is not detected, unless their receipts were lost as well: the ledger then misses those receipts.
+of each run that delivered something. The next run compares the target with these offsets. This detects the loss of rows
+that were delivered before the newest offsets were written. It does not detect the loss of rows that a killed run
+delivered after its fence; but if their receipts were lost as well, the ledger finds that the receipts are missing.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class TargetLogReader:
         )
 
     def describe_loss(self, target: SinkTopic, noted: TargetLogEnds) -> str | None:
-        """Return the part of an error message that tells which records the topic lost since offsets were recorded.
+        """Return the part of an error message that names the records which the topic lost since offsets were recorded.
 
         Return None if no loss is detected, or the topic was recreated, which its topic id reveals.
 

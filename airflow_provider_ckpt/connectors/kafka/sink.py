@@ -106,7 +106,7 @@ class KafkaSink:
         refuse_unfit_columns(columns, KafkaSinkSection.of(self._pipeline).key, self._pipeline.name)
 
     def claims(self) -> Claims:
-        """Return the fence's epoch, the ledgers in the receipts topic, the target's topic id and signs of lost records.
+        """Return the fence's epoch, the ledgers in the receipts topic, the target's topic id, evidence of lost records.
 
         The epoch is the highest of all ledgers. See :meth:`Sink.claims`.
         """
@@ -128,8 +128,8 @@ class KafkaSink:
     def store_target_snapshot(self, epoch: int) -> None:
         """Store the target topic's first and last offsets in the receipts topic; see :class:`SinkWithTargetSnapshot`.
 
-        Nothing is written if a newer epoch is there, or if the target has lost records: the next run then detects the
-        loss.
+        Nothing is written if the topic contains a newer epoch, or if the target has lost records, so that the next run
+        detects the loss.
 
         :param epoch: epoch of the run, with which the offsets are stored
         """

@@ -1,4 +1,4 @@
-"""Find the records of a batch that the target topic refuses: by size, timestamp, partition, missing key or header name.
+"""Find records that the target topic refuses for their size, timestamp, partition, missing key or header name.
 
 A broker refuses a whole producer batch for one record. So records that it always refuses become dead letters without
 being sent. Records that it may refuse are sent with a delivery callback: only the broker knows a record's compressed

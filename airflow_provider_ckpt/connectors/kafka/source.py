@@ -159,7 +159,7 @@ class KafkaSource:
     def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[PositionDigest] | None:  # noqa: ARG002
         """Return None, since no late record can appear in a range that was read.
 
-        Records can only disappear from it, by compaction or retention.
+        Compaction and retention can only remove records from the range.
         """
         return None
 
@@ -226,9 +226,9 @@ class KafkaSource:
         snapshots: Mapping[int, LogSnapshot],
         batches: Sequence[PlannedBatch],
     ) -> dict[str, dict[str, Any]]:
-        """Return the values that the ledger is to store for each partition: end of its log, and snapshot of the log.
+        """Return the values that the ledger is to store for each partition: the end and the snapshot of its log.
 
-        They are returned for the partitions whose bound was requested, by partition id.
+        The result contains the partitions whose bound was requested, by partition id.
 
         :param request: the request that the plan answers
         :param offsets: current offsets of the partitions
@@ -322,10 +322,10 @@ class KafkaSource:
             start = span.end
 
     def _choose_batch_records(self, number: int, start: int, end: int) -> int:
-        """Return the number of messages in a batch: :data:`ONE_BATCH_RECORDS` for a range that is no longer than this.
+        """Return the number of messages in a batch; a range of up to :data:`ONE_BATCH_RECORDS` offsets is one batch.
 
-        For longer ranges it is computed once, from the size of sampled messages of the first partition that needs it
-        and then used for all partitions.
+        For longer ranges, the number is computed once, from the size of messages sampled in the first partition that
+        has such a range, and is then used for all partitions.
 
         :param number: number of the partition
         :param start: first offset to plan

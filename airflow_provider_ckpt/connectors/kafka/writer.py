@@ -253,7 +253,8 @@ class KafkaWriter:
     def _convert_error(self, error: KafkaException, operation: str) -> ErrorInfo:
         """Release the claim after an error of the client, close the connection, and return the error's information.
 
-        If the producer may have been fenced, the receipts topic shows by whom: by a newer run, or by another lane.
+        If the producer may have been fenced, the receipts topic is read to find out whether a newer run or another lane
+        has fenced it.
 
         :param error: the client's exception
         :param operation: the operation that failed, for the message

@@ -1,4 +1,4 @@
-"""Isolate bad rows: leave out the rows of a batch that the target refuses, and write all others in one transaction.
+"""Write a batch without its bad rows: the rows that the target refuses are left out, all others are written.
 
 Rows are inserted in blocks of 64, each in an exception block of PL/pgSQL. A block that fails is inserted again in
 smaller parts, and at last row by row, so that only the bad rows are left out. The lane then makes dead letters of them
@@ -140,8 +140,8 @@ class IsolatingRowWriter(RowWriter):
     def _reading_failed(self, stage: str) -> str:
         """Return PL/pgSQL that sets ``ckpt_unread`` if the row that was just refused has a value that does not parse.
 
-        The row is then left out as bad. An error of the same SQLSTATE that a trigger of the target raises does not set
-        the variable, and fails the statement.
+        A row for which the variable is set is left out as bad. If instead a trigger of the target raised an error of
+        the same SQLSTATE, the variable is not set, and the statement fails.
 
         :param stage: name of the temporary table that holds the batch's rows
         """
@@ -161,7 +161,7 @@ class IsolatingRowWriter(RowWriter):
     def _find_bad_column(self, stage: str) -> str:
         """Return PL/pgSQL that stores in ``ckpt_field`` the name of the column for which the target refused a row.
 
-        Return an empty text if error messages may show values: the server's message then stands as it is.
+        Return an empty text if error messages may show values: the server's message is then used unchanged.
 
         :param stage: name of the temporary table that holds the batch's rows
         """
@@ -182,8 +182,9 @@ class IsolatingRowWriter(RowWriter):
     def _counted(self, stage: str, where: str) -> str:
         """Return PL/pgSQL that inserts some rows, and adds to the counts ``ckpt_sent`` and ``ckpt_added``.
 
-        The first counts the rows sent, the second those that the target gained, since a trigger may add or drop rows.
-        Rows of a failed INSERT are not counted, although the server's own counters include rows that were rolled back.
+        ``ckpt_sent`` counts the rows that were sent, and ``ckpt_added`` the rows that the target gained: a trigger may
+        add or drop rows. Rows of a failed INSERT are not counted, although the server's own counters include rows that
+        were rolled back.
 
         :param stage: name of the temporary table that holds the batch's rows
         :param where: WHERE clause for the rows to insert

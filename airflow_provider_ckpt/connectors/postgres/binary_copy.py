@@ -1,8 +1,8 @@
 """Convert Arrow columns to the form that PostgreSQL's binary COPY expects for a target table's column types.
 
 A column whose Arrow type matches the binary form of its PostgreSQL type is sent in that form, directly to the target.
-Any other is sent to a temporary table, in a type that PostgreSQL can cast to the target's. If a batch is known to
-contain bad values, even texts are sent as bytes, so that the server checks them row by row.
+Any other column is sent to a temporary table, in a type that PostgreSQL can cast to the target column's type. If a
+batch is known to contain bad values, even texts are sent as bytes, so that the server checks them row by row.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class ColumnEncoding:
 
 
 def column_encodings(schema: pa.Schema, target: Table, *, strict: bool) -> list[ColumnEncoding]:
-    """Return the conversion of each column of a batch, without the row number and the target's generated columns.
+    """Return the conversion of each column of a batch, except the row number and the target's generated columns.
 
     :param schema: Arrow schema of the batch
     :param target: the target table

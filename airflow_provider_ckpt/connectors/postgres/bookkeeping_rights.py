@@ -1,4 +1,4 @@
-"""Refuse a user from whom row level security hides the sink's bookkeeping (fence, receipts, dead letters).
+"""Refuse to run if row level security hides the bookkeeping (fence, receipts, dead letters) from the sink's user.
 
 Such a user would see empty tables, as if all receipts were lost.
 """

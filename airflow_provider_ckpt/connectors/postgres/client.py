@@ -247,9 +247,9 @@ _DATABASE_LOCK = Lock()
 def _database(conninfo: str) -> Any:
     """Return the driver's database object, cached for the life of the process.
 
-    When it is created, the driver reads all types of the catalog, which takes ten times as long as opening a
-    connection. It need not be recreated for new types: their columns are read as text and written in their own binary
-    form.
+    On creation, the driver reads all types of the catalog, which takes ten times as long as opening a connection. The
+    object is not recreated for types that are added later: columns of these types are read as text and written in their
+    own binary form.
     """
     import adbc_driver_postgresql
 
@@ -259,7 +259,7 @@ def _database(conninfo: str) -> Any:
 class _SharedDatabase:
     """Stand-in for the database object of an ADBC connection.
 
-    Closing the connection closes this object, and so leaves the database object open, which other connections use.
+    A closed connection closes this stand-in, so that the database object stays open for other connections.
     """
 
     def close(self) -> None:

@@ -1,9 +1,9 @@
 """Find the closed bound: the position below which no new rows can appear in a table.
 
-First a candidate is read, one past the greatest cursor value, and then the list of running transactions. A transaction
-that has taken a smaller cursor value was running at that time; once all listed transactions have ended, nothing can
-appear below the candidate. A candidate that does not close in time is stored in the state of the partition, as JSON,
-and the next planning continues to wait for it.
+First, planning reads a candidate (one past the greatest cursor value), then the list of running transactions. Every
+transaction that has taken a smaller cursor value and is not committed is in this list; once all listed transactions
+have ended, no row can appear below the candidate. A candidate that does not close in time is stored in the state of the
+partition, as JSON, and the next planning continues to wait for it.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class CandidateBound:
     :param virtual: virtual ids of the transactions that were running when the candidate was read and have not ended
     :param prepared: ids of prepared transactions (two-phase commit) that must end before the bound closes
     :param newest_prepared: ids of all prepared transactions at the last poll. A transaction that vanishes from
-        ``virtual`` may have been prepared instead of ended; so those that were prepared since this poll are then added
-        to ``prepared``
+        ``virtual`` may have been prepared instead of ended; therefore all transactions prepared since this poll are
+        then added to ``prepared``
     """
 
     position: int
@@ -84,8 +84,8 @@ class CandidateBound:
     def without_ended(self, virtual: frozenset[str], prepared: frozenset[str]) -> CandidateBound:
         """Return the candidate without the transactions that have ended.
 
-        If one of :attr:`virtual` has vanished, the transactions that were prepared meanwhile are added, since it may be
-        one of them.
+        If a transaction of :attr:`virtual` has vanished, it may have been prepared instead of ended, so all
+        transactions that were prepared meanwhile are added.
 
         :param virtual: virtual ids of the transactions that are running now; must be read before ``prepared``
         :param prepared: ids of the transactions that are prepared now
@@ -124,7 +124,7 @@ class ClosedBound:
 
 
 def wait_until_closed(fetch: Fetch, candidate: int | None, stored: CandidateBound | None, wait: float) -> ClosedBound:
-    """Wait until a candidate for the closed bound has closed, or the given time is over, and return the bound.
+    """Wait until the candidate has closed or the time limit is reached, and return the newest closed bound.
 
     A candidate of an earlier planning may close before the new one; it is then the bound, even if the new candidate
     stays open.
@@ -210,11 +210,11 @@ def candidate_position(fetch: Fetch, table: Table, cursor: str, greatest: int | 
 
 
 def _earliest_next(fetch: Fetch, kind: CursorKind, precision: int) -> tuple[int, int] | None:
-    """Return the smallest position that a row inserted now can get, and the distance up to which it matters.
+    """Return the smallest position that a row inserted now can get, and twice the resolution of the cursor's type.
 
-    The distance is twice the resolution of the cursor's type, such as two days for a ``date``. If the greatest cursor
-    value is farther away from the smallest position than this, no row inserted now can share it. A time without time
-    zone is taken as UTC. Return None if the cursor is an integer, or its type has a resolution of a microsecond.
+    Twice the resolution is, for example, two days for a ``date``, in microseconds. If the greatest cursor value is
+    farther than this from the smallest position, no row inserted now can get the same value. A time without time zone
+    is taken as UTC. Return None if the cursor is an integer, or its type has a resolution of a microsecond.
 
     :param fetch: runs a query on the source database and returns its rows
     :param kind: type of the cursor

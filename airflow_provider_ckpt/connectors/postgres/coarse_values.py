@@ -1,7 +1,7 @@
-"""Detect coarse cursors, filled by code that rounds more than the column's type, such as ``date_trunc('hour', now())``.
+"""Detect coarse cursors: code such as ``date_trunc('hour', now())`` fills them and rounds more than the column's type.
 
-A new row of such a table can get a position that was read already. A default that calls only the server's time and
-arithmetic functions is evaluated a few times; other code is only parsed.
+A new row of a table with a coarse cursor can get a position that was read already. A default that calls only the
+server's time and arithmetic functions is evaluated a few times; other code is only parsed.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _is_coarse_number(assignment: CursorAssignment) -> bool:
 
 
 def _granularity(text: str, *, entire: bool = True) -> int:
-    """Return to how many microseconds an SQL expression rounds a time, judging by its text; 1 if it does not round.
+    """Return the unit, in microseconds, to which an SQL expression rounds a time, judged by its text; 1 if it does not.
 
     :param text: the expression
     :param entire: whether a conversion to an integer number of seconds since 1970 counts as rounding to seconds

@@ -1,4 +1,4 @@
-"""Detect that a table's columns were altered, either after a batch was planned or while its rows are being copied."""
+"""Detect that a table's columns were altered after a batch was planned, or while the batch's rows are being copied."""
 
 from __future__ import annotations
 

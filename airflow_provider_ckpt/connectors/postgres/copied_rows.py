@@ -1,4 +1,4 @@
-"""Parse binary COPY data as the server sends it into rows and their positions; the first column is the cursor."""
+"""Split the binary COPY data that the server sends into rows with their positions, read from the first column."""
 
 from __future__ import annotations
 

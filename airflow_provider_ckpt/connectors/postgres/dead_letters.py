@@ -34,7 +34,8 @@ def write_dead_letters(
     """Write the dead letters of one attempt to the sink's table in the attempt's transaction.
 
     They are sent to a temporary table by COPY and then inserted, since row level security does not allow COPY into the
-    table itself. If the server refuses them, only they are rolled back, and the transaction stays open.
+    table itself. If the server refuses the dead letters, only their INSERT is rolled back, and the transaction stays
+    open.
 
     :param cursor: an ADBC cursor of the connection on which the transaction is open
     :param task: the batch and its attempt

@@ -1,4 +1,4 @@
-"""Refuse unlogged, temporary and foreign targets, and make each commit durable.
+"""Make each commit of the sink durable, and refuse unlogged, temporary and foreign targets.
 
 ``synchronous_commit`` is set in each transaction, because behind a connection pooler every transaction may run in
 another session.

@@ -2,7 +2,7 @@
 
 A position is the number of a page. The connection that exports the snapshot stays open until the source is closed, and
 lanes import the snapshot, so that all batches of a refresh read the same rows. Its transaction locks the table against
-TRUNCATE and whatever else rewrites pages.
+TRUNCATE and other statements that rewrite pages.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 A row is late if it got a position below the end of the last plan after that plan was made.
 
-No later plan contains such a position, so a run that may have missed such rows must not succeed. First, signs of such
-rows are searched for in the catalog (a sequence behind the checkpoint, rewritten files, added partitions) and in the
-greatest row, which is cheap; other rows are read only if there is a sign. A row is late if its position is below the
-end of the last plan and the last planning could not see the transaction that wrote it.
+No later plan contains this position, so a run that may have missed late rows must not succeed. First, the search looks
+for signs of late rows in the catalog (a sequence behind the checkpoint, rewritten files, added partitions) and in the
+greatest row, which is cheap. It reads other rows only if there is a sign. A row counts as late if its position is below
+the end of the last plan and the last planning could not see the transaction that wrote it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _MAX_COUNTED = 1000
 class LateRowSearch:
     """Search for signs of late rows in one table or view, at one planning.
 
-    The constructor queries the state of the server; everything else about the table is passed to it.
+    The constructor queries the state of the server; the state of the table is passed by the parameters.
 
     :param fetch: runs a query on the source database and returns its rows
     :param table: the source table or view
@@ -153,8 +153,8 @@ class LateRowSearch:
     def _sequence_signs(self, now: SequenceState, before: SourceSnapshot) -> Iterator[LateRowSign]:
         """Yield signs that a sequence went back, was restarted, or assigned values below the end of the last plan.
 
-        A sequence that is behind a row with a greater position is a sign, too: no row is late yet, but the values that
-        the sequence will assign up to that position would be below the next plan's end.
+        A sequence whose newest value is below the table's greatest position is a sign, too: no row is late yet, but the
+        next values of the sequence would be below the end of the next plan.
 
         :param now: present state of the sequence
         :param before: the snapshot of the source that the last planning stored
@@ -382,7 +382,7 @@ class LateRowSearch:
         return value_sql(self._kind, position)
 
     def _leads(self, sequence: SequenceState) -> bool:
-        """Return whether a sequence is at or beyond the table's greatest position, and so can have assigned them all.
+        """Return whether a sequence is at or beyond the table's greatest position, so that it may have assigned it.
 
         Return False if the sequence has assigned no value, or the table is empty.
         """

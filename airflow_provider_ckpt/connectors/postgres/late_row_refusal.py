@@ -1,8 +1,8 @@
-"""Refuse late rows: rows that appear at positions below those that were read already.
+"""Refuse late rows: rows that appear at positions that were planned already.
 
 A table or cursor that can produce late rows is refused, and late rows that have appeared make the planning fail. With
 ``source.late_rows: recover`` both are only logged as warnings, and users run ``airflow ckpt recover`` to have late rows
-read. Foreign tables and materialised views are refused even so.
+read. Foreign tables and materialised views are refused even with this setting.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _ACCEPT_HINT = "write source.late_rows: recover to get a warning instead, and ru
 class LateRows:
     """Checks of one pipeline's source for late rows.
 
-    :meth:`check` refuses a table that can produce them; :meth:`check_plan` and :meth:`watch` detect those that have
-    appeared. The object stores only the sequences that it has found, so that a run looks them up once.
+    :meth:`check` refuses a table that can produce late rows; :meth:`check_plan` and :meth:`watch` detect late rows that
+    have appeared. The object caches the sequences that fill the cursor, so that a run looks them up once.
 
     :param pipeline: the pipeline; ``source.late_rows`` decides whether a finding is an error or a warning
     """
@@ -144,10 +144,10 @@ class LateRows:
     def _evidence(
         self, sign: LateRowSign, table: Table, watch: LateRowSearch, unread: FindUnreceipted | None
     ) -> SourceEvidence:
-        """Return a sign of late rows in the form for the user: a description and the ranges of the late rows.
+        """Return the evidence that a sign of late rows gives the user: a description, and the ranges of the late rows.
 
-        If the rows may only have moved here from another partition or table (``sign.moved``), those whose positions
-        have a receipt were read before, and are left out. If this applies to all of them, the description is empty.
+        If the rows may only have moved from another partition or table (``sign.moved``), the rows whose positions have
+        a receipt were read before, and are left out. If all rows were read before, the description is empty.
 
         :param sign: the sign
         :param table: the source table or view

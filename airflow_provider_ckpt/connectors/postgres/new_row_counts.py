@@ -1,8 +1,8 @@
-"""Find out which of many tables have new rows, by a number of queries that does not grow with the number of tables.
+"""Find the tables with new rows among many tables, by a constant number of queries.
 
 A table has no new rows if its next planning would find nothing: neither a row to plan nor a sign of late rows. So the
 greatest position, the sequences, the files and the server are compared with the snapshot that the last planning stored.
-Any difference counts as new rows, and the table's own run decides what it means.
+Any difference counts as new rows; the run of the table's pipeline then finds out whether there are any.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Build the query that reads one batch: the rows in a range of the cursor column, in the same order at each time."""
+"""Build the query that reads one batch: the rows in a range of the cursor column, in a reproducible order."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Put a staging table in the place of the target: carry over what belongs to the target, drop it, and rename the other.
+"""Generate the SQL that replaces the target by a staging table: copy its properties, drop it, rename the staging table.
 
-A table cannot take over everything that depends on another. What would be lost or broken with the old table is an
-obstacle, for which the swap is refused; everything else is carried over and compared before the old table is dropped.
+Some objects that depend on the target, such as views, cannot be moved to another table. They are obstacles: the swap is
+refused if there is one. Everything else is carried over to the staging table, and compared before the target is
+dropped.
 """
 
 from __future__ import annotations
@@ -133,9 +134,9 @@ _IDENTITIES = {"n": "NOTHING", "f": "FULL"}
 
 
 def obstacles(fetch: Fetch, table: Table) -> list[str]:
-    """Return what would be lost or broken if a table were dropped and another took its place; empty if nothing would.
+    """Return the objects that would be lost or broken if another table replaced a table; empty if there are none.
 
-    Each is a phrase for a message, such as ``view newest`` or ``trigger audit``.
+    Each object is described by a phrase for a message, such as ``view newest`` or ``trigger audit``.
 
     :param fetch: runs a query and returns its rows
     :param table: the table
@@ -197,7 +198,7 @@ def replacement(
 ) -> Sequence[str]:
     """Return the statements that drop the target and give its name, and those of its indexes, to the staging table.
 
-    Sequences that belong to columns of the target belong to those of the other table first.
+    Before the target is dropped, its columns' own sequences become owned by the staging table's columns.
 
     :param fetch: runs a query and returns its rows
     :param target: the target

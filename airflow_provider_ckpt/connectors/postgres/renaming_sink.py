@@ -1,8 +1,8 @@
 """Control side of the postgres sink with ``replace.swap: rename``: publishing renames the staging table to the target.
 
 No row is deleted or copied, so publishing takes as long for a large table as for a small one, apart from counting rows.
-Readers wait while the tables change places, so the lock that excludes them is requested for a short time only, again
-and again, until no reader has the table.
+Readers wait while the tables change places. So that they do not wait long, the lock that excludes readers is requested
+with a short timeout, repeatedly, until no reader uses the table.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ class PostgresRenamingSink(PostgresReplacingSink):
     """
 
     def check(self) -> None:
-        """Raise ConfigError if :meth:`PostgresReplacingSink.check` does, or the target cannot be swapped.
+        """Raise ConfigError if the target is unsuitable for ``mode: replace``, or a table cannot be put in its place.
 
-        A staging table is created in a transaction that is rolled back, so that whatever cannot be carried over to it
-        is found before the first refresh.
+        A staging table is created in a transaction that is rolled back, to find before the first refresh what cannot be
+        carried over to it. See :meth:`PostgresReplacingSink.check`.
         """
         import psycopg2
 
@@ -171,7 +171,7 @@ class PostgresRenamingSink(PostgresReplacingSink):
         return True
 
     def _swap(self, client: Any, target: Table, staging: Table, task: BatchTask) -> None:
-        """Carry over what belongs to the target, drop it, and rename the staging table, which readers wait for.
+        """Copy the target's properties to the staging table, drop the target, rename the staging table; readers wait.
 
         :param client: psycopg2 connection in a transaction that has locked both tables
         :param target: the target
@@ -204,7 +204,7 @@ class PostgresRenamingSink(PostgresReplacingSink):
         return f"dropping the old table would lose or break what depends on it: {', '.join(found)}" if found else None
 
     def _rehearse(self, fetch: Fetch, target: Table) -> str | None:
-        """Create a staging table, carry everything over to it, and return what differs then; None if nothing does.
+        """Create a staging table with the target's properties, and return how it still differs; None if it does not.
 
         :param fetch: runs a statement in an open transaction, which is to be rolled back
         :param target: the target
@@ -220,7 +220,7 @@ class PostgresRenamingSink(PostgresReplacingSink):
         return f"{', '.join(differences)} cannot be carried over to another table" if differences else None
 
     def _lock(self, client: Any, table: Table, mode: str, timeout_ms: int) -> None:
-        """Lock a table in the open transaction; between two requests, those who wait for it go on.
+        """Lock a table in the open transaction, by short requests, between which other waiting sessions get the table.
 
         :param client: psycopg2 connection in an open transaction
         :param table: the table
@@ -255,7 +255,7 @@ class PostgresRenamingSink(PostgresReplacingSink):
         )
 
     def _store_swap(self, fetch: Fetch, bookkeeping: BookkeepingTables, target: Table, staging: Table) -> None:
-        """Store that the staging table is the target now, by which the identity of the target stays the same.
+        """Store that the staging table is the target now, so that the reported identity of the target stays the same.
 
         :param fetch: runs a statement in the transaction that swaps
         :param bookkeeping: the bookkeeping tables
@@ -280,7 +280,7 @@ def _rolled_back(fetch: Fetch) -> Iterator[None]:
 
 
 def _definitions_of(fetch: Fetch, target: Table, staging: Table) -> tuple[TableDefinition, TableDefinition, list[str]]:
-    """Return the definitions of target and staging table, and labels of what differs in their shape.
+    """Return the definitions of target and staging table, and labels of the differences in their shape.
 
     :param fetch: runs a query and returns its rows
     :param target: the target

@@ -100,7 +100,7 @@ class PostgresReplacingSink(PostgresSink):
         fetch(f"{create_staging(target, generation, self._context)}; SELECT 1", [])
 
     def row_counts(self, key: BatchKey) -> tuple[int, int]:
-        """Return the number of staged rows as the receipts count them, and of rows in the target.
+        """Return the number of staged rows, as the receipts count them, and the number of rows in the target.
 
         See :class:`ReplacingSink`.
 
@@ -113,8 +113,8 @@ class PostgresReplacingSink(PostgresSink):
     def is_staged(self, key: BatchKey, rows_end: int) -> bool:
         """Return whether all rows of a refresh are in its staging table; see :class:`ReplacingSink`.
 
-        They are if receipts cover all positions before ``rows_end``, and the table has as many rows as these receipts
-        count.
+        The result is True if receipts cover all positions before ``rows_end``, and the staging table has the number of
+        rows that these receipts count.
 
         :param key: the batch that publishes the refresh
         :param rows_end: position after the last one that may contain rows
@@ -287,7 +287,7 @@ class PostgresReplacingSink(PostgresSink):
         log.warning("pipeline %s: %s. The next refresh drops the table.", self._pipeline, message)
 
     def _staged(self, fetch: Fetch, key: BatchKey, target: Table) -> StagedRows:
-        """Return which rows a refresh has staged according to its receipts: their positions and their number.
+        """Return the rows that a refresh has staged according to its receipts, as positions and a number of rows.
 
         :param fetch: runs a query and returns its rows
         :param key: the batch that publishes the refresh

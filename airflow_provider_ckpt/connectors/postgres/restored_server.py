@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 
 def restored_server_signs(now: ServerState, before: SourceSnapshot, label: str) -> Iterator[LateRowSign]:
-    """Yield a sign if the server has changed in a way by which positions may have been assigned again, to other rows.
+    """Yield a sign if the server may have assigned positions again, to other rows, after a restore or failover.
 
     At most one sign is yielded.
 

@@ -1,4 +1,4 @@
-"""Generate the SQL script that a database's owner runs to grant pipelines the rights that they need, and no more.
+"""Generate the SQL script that a database's owner runs to grant pipelines only the rights that they need.
 
 The script creates the sink's bookkeeping tables, so the writing role needs no right to create tables, except for
 targets that runs create and for the staging tables of a full refresh.

@@ -2,7 +2,7 @@
 
 A trigger, a rule or a policy can drop or add rows, and the row counts of COPY and INSERT do not include rows that a
 trigger adds. PostgreSQL's statistics of the running transaction include them, and need neither a right to read the
-table nor a scan. With ``sink.rows_may_differ: true``, ``writer.py`` leaves the check out.
+table nor a scan. With ``sink.rows_may_differ: true``, ``writer.py`` does not make this check.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class RowCounter:
         )
 
     def start(self, sent: int) -> str:
-        """Return SQL function calls, for the list of a SELECT, that begin to count the rows which the target takes.
+        """Return SQL function calls, for the list of a SELECT, that begin to count the rows added to the target.
 
         They store the server's present counters and the number of rows that are to be sent as settings of the
         transaction; :attr:`check` compares both at the end.
@@ -80,7 +80,7 @@ class RowCounter:
 
     @property
     def check(self) -> str:
-        """SQL statement that fails unless all rows that were sent were added, and no others.
+        """SQL statement that fails unless the number of added rows equals the number of sent rows.
 
         It fails with the SQLSTATE :data:`ROWS_DIFFER` and a message with both numbers.
         """

@@ -1,6 +1,6 @@
-"""Refuse a source table if row security policies would hide rows of it, since these would be missing without an error.
+"""Refuse a source table whose row security policies would hide rows, which would otherwise be missing unnoticed.
 
-PostgreSQL applies the policies of a table to every user but its owner, superusers and roles with BYPASSRLS. Sessions
+PostgreSQL applies the policies of a table to every user except its owner, superusers and roles with BYPASSRLS. Sessions
 that read the source turn ``row_security`` off, so that a query which a policy would change fails instead, also below a
 view and with a policy that is created during a run.
 """

@@ -36,7 +36,7 @@ class RowWriter:
     :param schema: Arrow schema of the batches
     :param key: the target's key columns for an upsert; empty for append
     :param count: generator of the SQL that counts the rows that the transaction adds to the target
-    :param direct: whether COPY may write to the target itself, which rules and row level security exclude
+    :param direct: whether COPY may write to the target itself; False if the target has rules or row level security
     :param may_show_values: whether error messages may show values of records; otherwise they name the column
     :raises ConfigError: if rows of this schema cannot be written to the target
     """

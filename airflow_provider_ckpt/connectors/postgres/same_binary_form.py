@@ -1,4 +1,4 @@
-"""Decide whether the values of a source column can be copied to a target column as the bytes of binary COPY."""
+"""Compare column types to decide whether binary COPY data of a source column can be written to a target column."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Apply a schema version: change the columns of a target in one transaction with a receipt, behind the fence.
 
-The receipt of a schema version is a row of the table of replays. The transaction locks the fence's row as a lane's
-claim does, so a run of an older epoch changes nothing, and of two claims of one version the first wins.
+The receipt of a schema version is a row of the table of replays. Like the claim of a batch, the transaction locks the
+fence's row, so a run of an older epoch changes nothing. If a version is claimed twice, the first claim wins.
 """
 
 from __future__ import annotations

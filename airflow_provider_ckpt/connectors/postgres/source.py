@@ -97,8 +97,8 @@ class PostgresSource(SourceSession):
     def check(self) -> None:
         """Raise ConfigError if the table, its columns or its cursor are unsuitable; see :meth:`Source.check`.
 
-        This includes a cursor whose new values can be smaller than those that were read (see :class:`.LateRows`), of
-        which ``source.late_rows: recover`` makes a warning.
+        A cursor is unsuitable, too, if its new values can be smaller than values that were read (see
+        :class:`.LateRows`); with ``source.late_rows: recover`` this is only a warning.
         """
         with self._session() as fetch:
             table = self._table(fetch)
@@ -126,9 +126,9 @@ class PostgresSource(SourceSession):
             return Start(START if latest is None else latest)
 
     def version_shape(self, version: SchemaVersion) -> RecordShape:
-        """Return the columns of a schema version that records have, and their Spark types.
+        """Return the columns that records of a schema version have, with their Spark types.
 
-        Columns that the version leaves out are missing. See :meth:`SourceWithColumns.version_shape`.
+        Columns that the version leaves out are not included. See :meth:`SourceWithColumns.version_shape`.
         """
         columns = [column for column in version.columns if column.state is not ColumnState.LEFT_OUT]
         return RecordShape(

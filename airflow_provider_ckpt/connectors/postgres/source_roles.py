@@ -1,4 +1,4 @@
-"""Generate SQL that grants a role the right to read source tables, and to see whether a failover lost data."""
+"""Generate SQL that grants a role the right to read source tables and the server's history of timelines."""
 
 from __future__ import annotations
 

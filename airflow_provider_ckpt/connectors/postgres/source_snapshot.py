@@ -81,7 +81,7 @@ class SourceSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class LateRowSign:
-    """Sign that, after the last planning, rows have got positions below the end of its plan, or soon would get them.
+    """Sign that rows have got positions below the end of the last plan since it was made, or would soon get them.
 
     :param description: the observation, as a sentence
     :param correction: what the user must correct before these rows are read, as an imperative; empty if nothing

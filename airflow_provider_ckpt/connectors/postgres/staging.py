@@ -38,7 +38,7 @@ def staging_sql(target: Table, generation: int) -> str:
 
 
 def own_staging_tables(fetch: Fetch, target: Table, context: SinkContext) -> list[str]:
-    """Return schema and name, as SQL, of each staging table that a pipeline's refreshes have left beside a target.
+    """Return schema and name, as SQL, of each staging table of a pipeline that exists beside a target.
 
     :param fetch: runs a query and returns its rows
     :param target: the target

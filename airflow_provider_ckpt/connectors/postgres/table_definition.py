@@ -1,7 +1,7 @@
-"""Read the whole definition of a table from PostgreSQL's catalog, to compare two tables by it.
+"""Read the complete definition of a table from PostgreSQL's catalog, so that two tables can be compared.
 
-Names and numbers that two tables cannot share are left out: those of the tables, of their indexes, and of columns that
-were dropped.
+Properties that differ between any two tables are left out: names and oids of the tables and of their indexes, and
+columns that were dropped.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class TableIndex:
     :param identifies: whether it is the table's replica identity
     :param comment: comment on the constraint; None if there is none
     :param columns: the key columns and expressions, for messages
-    :param definition: everything else about it but its name
+    :param definition: all other properties of the index except its name, as text
     """
 
     name: str
@@ -96,7 +96,7 @@ class TableIndex:
 class TableDefinition:
     """Definition of a table.
 
-    :param shape: columns, constraints and storage, each as a label for messages and a text that has all about it
+    :param shape: columns, constraints and storage, each as a label for messages and a text with all properties
     :param settings: owner, comment, grants and replica identity, in the same form
     :param indexes: the indexes
     """
@@ -106,14 +106,14 @@ class TableDefinition:
     indexes: Sequence[TableIndex]
 
     def shape_differences(self, other: TableDefinition) -> list[str]:
-        """Return labels of what differs in columns, constraints, storage or indexes; empty if nothing does.
+        """Return labels of the differences in columns, constraints, storage and indexes; empty if there are none.
 
         :param other: definition of the other table
         """
         return _differences(self._shape_and_indexes, other._shape_and_indexes)
 
     def differences(self, other: TableDefinition) -> list[str]:
-        """Return labels of all that differs but names of indexes; empty if nothing does.
+        """Return labels of all differences except names of indexes; empty if there are none.
 
         :param other: definition of the other table
         """

@@ -1,4 +1,4 @@
-"""Compare types of PostgreSQL: a column may change without loss to a wider type, which has all values of the old."""
+"""Compare PostgreSQL types: a column may change without loss to a wider type, which has all values of the old type."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TEXTS = ("text", "character varying")
 
 
 def is_wider(before: str, after: str) -> bool:
-    """Return whether the type ``after`` is wider than ``before``: it has all values of it, in the same order.
+    """Return whether type ``after`` is wider than ``before``: it has all values of ``before``, in the same order.
 
     :param before: the present type of a column, as ``format_type`` writes it
     :param after: the type to which the column may change

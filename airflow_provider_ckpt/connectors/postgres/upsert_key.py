@@ -1,7 +1,7 @@
 """Compare the keys of an upsert as the target does: rounded, truncated and collated as the column stores them.
 
-Where the target's key is coarser than the source's (``numeric(10,2)``, ``citext``, ``timestamp(0)``, a collation that
-ignores case …), several records have one key; the last of them is written.
+If the target's key is coarser than the source's (``numeric(10,2)``, ``citext``, ``timestamp(0)``, a collation that
+ignores case …), several records of a batch can have the same key; the last of them is written.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ transactions cannot return to a savepoint after a failed COPY.
 
 If the target refuses rows, the transaction stays open with the accepted rows, and the next call of
 :meth:`PostgresWriter.deliver` completes it. If dead letters are stored outside the sink, the transaction is rolled back
-instead, since storing them might wait for one of its locks.
+instead, since storing the dead letters might wait for a lock of this transaction.
 """
 
 from __future__ import annotations
@@ -234,7 +234,8 @@ class PostgresWriter:
     def _is_keyed(self, task: BatchTask) -> bool:
         """Return whether a batch replaces rows of the target by key.
 
-        A batch that replays dead letters does not (:func:`.may_overwrite`): a record whose key exists is refused.
+        The result is False for a batch that replays dead letters (:func:`.may_overwrite`): a record whose key exists in
+        the target is then refused.
 
         :param task: the batch
         """
@@ -314,7 +315,7 @@ class PostgresWriter:
         return True
 
     def _to_error_info(self, error: Exception, operation: str) -> ErrorInfo:
-        """Roll back and return the error information; if the connection is lost, check whether a newer run ended it.
+        """Roll back and return the error information; after a lost connection, check whether a newer run has ended it.
 
         :param error: the driver's exception
         :param operation: description of the failed operation, with which the message begins

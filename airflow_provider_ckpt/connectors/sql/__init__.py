@@ -1,5 +1,5 @@
-"""SQL source and sink: tables of any database with transactions, by SQLAlchemy and the database's own driver.
+"""SQL connector: reads and writes tables of any database with transactions, through SQLAlchemy and a driver.
 
-A dialect contains all that is special to one kind of database; ``mysql`` (for MySQL and MariaDB) and ``sqlite`` are
-built in.
+A dialect contains the code that is specific to one kind of database; ``mysql`` (for MySQL and MariaDB) and ``sqlite``
+are built in.
 """

@@ -1,9 +1,9 @@
 """Find the closed bound: the position below which no new rows can appear in a table.
 
-Numbers are given to rows before they are committed, and with ``innodb_autoinc_lock_mode = 2`` even out of order. So a
-bound, one past the greatest visible cursor value, is closed once all transactions have ended that ran when the bound
-was noted. If running transactions cannot be seen, it counts as closed when ``source.close_wait`` has passed. In SQLite,
-which has only one writer at a time, it is closed immediately.
+A row gets its number before it is committed, and with ``innodb_autoinc_lock_mode = 2`` even out of order. So a bound
+(one past the greatest visible cursor value) is closed once all transactions that were running when the bound was
+determined have ended. If running transactions cannot be seen, the bound counts as closed when ``source.close_wait`` has
+passed. In SQLite, which has only one writer at a time, it is closed immediately.
 """
 
 from __future__ import annotations
@@ -74,11 +74,12 @@ def wait_until_closed(
 ) -> ClosedBound:
     """Return the newest bound that has closed, after waiting for the running transactions to end.
 
-    If these have not ended in time, the bound is the candidate of the last planning, if its transactions have ended,
-    and else None. If transactions cannot be seen, the bound is the new candidate, after the whole wait.
+    If these transactions do not end in time, the result is the candidate of the last planning, provided that the
+    transactions it waited for have ended, else None. If transactions cannot be seen, the result is the new candidate,
+    after the whole wait.
 
     :param table: the source table
-    :param noted: candidate that has just been noted; None for an empty table
+    :param noted: the new candidate position, read just before this call; None for an empty table
     :param stored: :attr:`ClosedBound.state` of the last planning; may be empty
     :param close_wait: longest wait in seconds
     :param lag_only: whether the plan only serves to measure the lag; the wait is then at most 1 s

@@ -1,8 +1,8 @@
 """Compute the changes that bring a table's columns to those of a schema version: only changes that lose no value.
 
-The functions are the same for all databases; the dialect says which type a new column gets, and what it cannot change.
-The values of a source type are described by a :class:`.Column`, as the columns of a table are: a column that stores all
-values of another description needs no change.
+The functions are the same for all databases; the dialect determines the type of a new column, and refuses changes that
+its database cannot make. A :class:`.Column` describes either a column of a table or the values of a source type. A
+table's column that can store all values of the source type needs no change.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def names_after(table: Table, changes: Sequence[ColumnChange]) -> list[str]:
 
 
 def source_values(step: TargetStep) -> Column:
-    """Return a description of all values of a source's type, as a column that stores exactly these.
+    """Return a description of all values of a source's type, in the form of a column that stores exactly these values.
 
     :param step: a step that adds or widens a column
     """
@@ -197,7 +197,7 @@ def stores(column: Column, values: Column) -> bool:
 
 
 def may_become(column: Column, wider: Column) -> bool:
-    """Return whether a column may get the type of another one: of the same or a wider kind, with all its values.
+    """Return whether a column may get the type of another column, which must store all values of the present type.
 
     :param column: the column
     :param wider: a column of the new type
@@ -223,7 +223,7 @@ def _rename(now: dict[str, ColumnChange], step: TargetStep, table: Table, pipeli
 
 
 def _store(now: dict[str, ColumnChange], step: TargetStep, table: Table, dialect: SqlDialect, pipeline: str) -> None:
-    """Add a column for the values of a source's type, or give it a type that stores them, unless it does already.
+    """Add to the changes a new column for a source type's values, or a wider type for a column that cannot store them.
 
     :param now: the changes up to here, by the columns' names after them; it is changed
     :param step: the step
@@ -254,7 +254,7 @@ def _store(now: dict[str, ColumnChange], step: TargetStep, table: Table, dialect
 
 
 def _refuse_similar_name(names: Sequence[str], name: str, table: Table, pipeline: str) -> None:
-    """Raise ConfigError if a name differs from another column's only in case, since databases take both for one.
+    """Raise ConfigError if a name differs from another column's name only in case: databases treat them as equal.
 
     :param names: names of the other columns
     :param name: the new name
@@ -300,7 +300,7 @@ def _length(column: Column) -> int | None:
 def _characters(column: Column) -> int | None:
     """Return the number of characters up to which a column of texts stores each text; None if unlimited.
 
-    The length of a ``TEXT`` column of MySQL counts bytes, of which a character has up to four.
+    The declared length of a ``TEXT`` column of MySQL is in bytes, and a character has up to four bytes.
 
     :param column: a column of the kind ``TEXT``
     """

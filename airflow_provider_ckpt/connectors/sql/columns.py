@@ -1,4 +1,4 @@
-"""Describe a table's columns to source and sink: the kind of each column's values, and limits such as its length."""
+"""Data classes that describe tables and their columns: kind of the values, and limits such as the length."""
 
 from __future__ import annotations
 
@@ -43,8 +43,9 @@ class Column:
     :param kind: kind of its values
     :param type_text: its type as the database writes it, for messages
     :param nullable: whether its value may be NULL
-    :param filled: whether the database fills it in a row that lacks it: it has a default or is numbered
-    :param numbered: whether the database numbers it, so that NULL would become a number
+    :param filled: whether the column gets a value in a row that is inserted without it: it has a default or is numbered
+    :param numbered: whether the database numbers the column (such as AUTO_INCREMENT), so that an inserted NULL would
+        become a number
     :param generated: whether the database computes it from other columns, so that it cannot be written
     :param low: least integer that the column can store
     :param high: greatest integer that the column can store
@@ -53,7 +54,8 @@ class Column:
         are not read again
     :param precision: number of digits of a decimal; None if the column keeps all digits
     :param scale: number of digits of a decimal after the point
-    :param digits: number of digits of a decimal that are kept, whatever its declared precision; None if all are
+    :param digits: number of digits that the database actually keeps of a decimal, whatever the declared precision; None
+        if it keeps all
     :param fraction: number of digits of a second after the point
     :param choices: texts that an enum or a set accepts
     """

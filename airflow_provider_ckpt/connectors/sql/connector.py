@@ -32,8 +32,8 @@ class SqlSourceSection(FullSourceSection):
     :param cursor: the column that orders rows and only grows: an integer; in MySQL and MariaDB also a date or time; has
         no effect with ``mode: full``
     :param columns: the columns to read; empty for all
-    :param close_wait: how long planning waits for running transactions to end; where they cannot be seen, how long a
-        bound must be known before rows below it are read
+    :param close_wait: longest time for which planning waits for running transactions to end; if the database does not
+        show them, the time that must pass after a bound was determined before rows below it are read
     :param late_rows: reaction if new rows will get numbers below the checkpoint, as when a table was emptied and its
         numbering set back: ``refuse`` fails the run; ``recover`` only warns, for users who run ``airflow ckpt recover``
     """

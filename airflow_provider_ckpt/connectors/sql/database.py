@@ -1,4 +1,4 @@
-"""Connect to an SQL database when a connection is needed, and convert exceptions to the package's errors."""
+"""Connect to an SQL database on first use, and convert exceptions to the package's errors."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def write_dead_letters(
 ) -> None:
     """Write the dead letters of one attempt in the attempt's transaction.
 
-    If the database refuses them, only they are rolled back, and the transaction stays open.
+    If the database refuses the dead letters, only their INSERT is rolled back, and the transaction stays open.
 
     :param connection: the connection with the transaction
     :param bookkeeping: the bookkeeping tables

@@ -1,9 +1,8 @@
-"""Define the base class of dialects: source and sink ask it about their kind of database; its answers suit most kinds.
+"""Define the base class of dialects, whose methods contain the database-specific behaviour of source and sink.
 
 A distribution adds a dialect as an entry point of the group ``airflow_provider_ckpt.sql_dialects``; its name is
-SQLAlchemy's name of the dialect, its value the import path of a subclass. Only with :attr:`~SqlDialect.tested` may a
-dialect deliver exactly once without ``sink.untested_dialect: true``; a dialect sets it once the conformance suite
-passes.
+SQLAlchemy's name of the dialect, its value the import path of a subclass. A dialect sets :attr:`~SqlDialect.tested` to
+True once the conformance suite passes; until then, ``delivery: exactly_once`` requires ``sink.untested_dialect: true``.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ _SIZES = {"SMALLINT": 15, "INTEGER": 31, "BIGINT": 63}
 
 
 class SqlDialect(ColumnDdl):
-    """One kind of database; a subclass replaces the methods whose general answers do not suit its database.
+    """Behaviour of one kind of database; a subclass overrides the methods whose default does not suit its database.
 
     :cvar name: SQLAlchemy's name of the dialect
     :cvar label: name of the product, for messages
     :cvar tested: whether the conformance suite passes, so that the dialect may deliver exactly once
-    :cvar connection_types: types of Airflow connections that lead to such a database
+    :cvar connection_types: types of Airflow connections to this kind of database
     :cvar drivername: SQLAlchemy's name of dialect and driver
     :cvar install: name of the distribution to install if the driver is missing
     :cvar isolation: isolation level of all transactions; None for the driver's default
@@ -63,7 +62,7 @@ class SqlDialect(ColumnDdl):
         return sa.URL.create(self.drivername, known.login, known.password, known.host, known.port, known.schema)
 
     def namespace(self, connection: Connection) -> tuple[str, str | None]:
-        """Return OpenLineage's namespace of the database, and what precedes a table's name in it; None for nothing.
+        """Return OpenLineage's namespace of the database, and the prefix of table names in it; None for no prefix.
 
         :param connection: the Airflow connection
         """
@@ -186,7 +185,7 @@ class SqlDialect(ColumnDdl):
         return Column(kind=found, **common)
 
     def target_problem(self, connection: sa.Connection, schema: str | None, name: str) -> tuple[str, str] | None:  # noqa: ARG002
-        """Return why a table cannot be a target of exactly-once delivery, and the remedy; None if it can.
+        """Return the reason why a table cannot be a target of exactly-once delivery, and the remedy; None if it can.
 
         Both are parts of an error message, as those of :meth:`key_problem` are.
 
@@ -197,7 +196,7 @@ class SqlDialect(ColumnDdl):
         return None
 
     def key_problem(self, table: Table, key: Sequence[str]) -> tuple[str, str] | None:
-        """Return why rows cannot be upserted into a table by a key, and the remedy; None if they can.
+        """Return the reason why rows cannot be upserted into a table by a key, and the remedy; None if they can.
 
         Both are parts of an error message, such as ``MySQL has no upsert in this version`` and ``Use mode: append, or
         install a dialect that has it.``
@@ -209,7 +208,7 @@ class SqlDialect(ColumnDdl):
         return f"{self.label} has no upsert in this version", "Use mode: append, or install a dialect that has it."
 
     def replacement_problem(self, connection: sa.Connection, table: Table) -> tuple[str, str] | None:  # noqa: ARG002
-        """Return why a refresh cannot replace all rows of a table, and the remedy; None if it can.
+        """Return the reason why a refresh cannot replace all rows of a table, and the remedy; None if it can.
 
         A dialect that returns None here has to implement :meth:`create_staging`, and :meth:`begin_replacement` unless
         the isolation level suffices.
@@ -242,7 +241,7 @@ class SqlDialect(ColumnDdl):
         """
 
     def server_problems(self, connection: sa.Connection) -> tuple[Sequence[tuple[str, str]], Sequence[str]]:  # noqa: ARG002
-        """Return why the server is unsuitable for a target, each reason with its remedy, and warnings about settings.
+        """Return reasons why the server is unsuitable for a target, each with its remedy, and warnings about settings.
 
         Both are empty for a suitable server.
 
@@ -251,7 +250,7 @@ class SqlDialect(ColumnDdl):
         return (), ()
 
     def server_identity(self, connection: sa.Connection) -> str:
-        """Return a text that identifies the database itself, and that changes if another database takes its place.
+        """Return a text that identifies the database; it changes if another database takes over the same address.
 
         :param connection: an open connection
         """
@@ -271,7 +270,8 @@ class SqlDialect(ColumnDdl):
     def fence_lock(self, select: sa.Select[Any]) -> sa.Select[Any]:
         """Return a query of the fence's row that locks the row until the transaction ends.
 
-        The lock should be shared by several writers; where it cannot be, they work one after the other.
+        Several writers should be able to hold the lock at once (share mode); without such a lock, they wait for each
+        other.
 
         :param select: the query without a lock
         """

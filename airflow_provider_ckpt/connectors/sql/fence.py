@@ -1,8 +1,8 @@
 """Raise the sink's fence, after which no transaction of an older epoch can commit.
 
 The fence is a row with an epoch. Each claim of a receipt compares the run's epoch with it, and locks the row in share
-mode until the claim's transaction ends. So raising the fence waits for open transactions of older epochs, and ends
-their sessions, where the database can, if they take longer than 2 s.
+mode until the claim's transaction ends. So raising the fence waits for open transactions of older epochs. After 2 s it
+ends their sessions, if the database supports that.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def fenced_epoch(connection: sa.Connection, bookkeeping: Bookkeeping) -> int:
 
 
 def locked_epoch(connection: sa.Connection, bookkeeping: Bookkeeping) -> int:
-    """Lock the fence until the transaction ends, so that it cannot be raised; return its epoch, 0 if it has none.
+    """Lock the fence until the transaction ends, so that it cannot be raised; return its epoch, 0 if never raised.
 
     :param connection: the connection with the transaction
     :param bookkeeping: the bookkeeping tables

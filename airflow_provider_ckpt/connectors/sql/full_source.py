@@ -1,7 +1,7 @@
 """Planning side of the sql source with ``mode: full``: all rows of a table or view, in one batch.
 
-No snapshot can be shared between connections here, so one query reads all rows, in the state that the database shows
-to it. Position 0 stands for the whole table.
+Since several connections cannot share a snapshot, one query reads all rows, as of the time of the query. Position 0
+represents the whole table.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Detect that a target was emptied, or restored without its newest rows, while its receipts remain.
 
 With each new fence, and when a run that delivered something ends, the sink stores the greatest keys in the target. If
-the target is empty later, or has none of these keys, rows were lost. This needs no right but SELECT, and works on any
-database; removing old rows raises no alarm.
+the target is empty later, or has none of these keys, rows were lost. This check needs only the right SELECT, and works
+on any database. If only old rows are removed, no loss is reported.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SAMPLED_ROWS = 20
 def take_snapshot(connection: sa.Connection, target: Table, key: Sequence[str]) -> dict[str, Any]:
     """Return a snapshot of the target: whether it has rows, and the greatest of their keys, as a JSON-ready dict.
 
-    It has no keys if rows have no unique key, or JSON cannot hold the values.
+    The snapshot has no keys if the target has no unique key, or JSON cannot represent the keys' values.
 
     :param connection: an open connection
     :param target: the target

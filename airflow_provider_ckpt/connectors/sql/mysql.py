@@ -77,10 +77,10 @@ class MySqlDialect(SqlDialect):
         return found
 
     def prepare(self, engine: sa.Engine) -> None:
-        """Have an engine open connections that send no file of this machine, in strict mode and with the time zone UTC.
+        """Configure an engine's connections: strict mode, time zone UTC, and no sending of files of this machine.
 
-        :param engine: the engine; listeners are registered on it that act whenever it opens a connection, which then is
-            a :class:`.MemoryConnection`
+        :param engine: the engine; listeners are registered on it, so that each connection that it opens is a
+            :class:`.MemoryConnection`
         """
         import sqlalchemy as sa
 
@@ -135,8 +135,8 @@ class MySqlDialect(SqlDialect):
     def replacement_problem(self, connection: sa.Connection, table: Table) -> tuple[str, str] | None:
         """Return the problem of a table to which foreign keys refer, and the remedy; None if there are none.
 
-        InnoDB checks a foreign key with each deleted row, before new rows can be inserted, or changes the rows that
-        refer to it.
+        With each deleted row, InnoDB checks the foreign keys at once, before new rows can be inserted, or changes the
+        rows that refer to the deleted row.
 
         :param connection: an open connection
         :param table: the target
@@ -164,14 +164,14 @@ class MySqlDialect(SqlDialect):
     def begin_replacement(self, connection: sa.Connection) -> None:
         """Set REPEATABLE READ for the next transaction, in which a deletion of all rows locks the gaps between them.
 
-        Until the commit, others that add rows wait.
+        Until the commit, other sessions that add rows wait.
 
         :param connection: a connection outside of any transaction
         """
         connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
 
     def server_problems(self, connection: sa.Connection) -> tuple[Sequence[tuple[str, str]], Sequence[str]]:
-        """Return reasons why the server is unsuitable for a target, each with the remedy, and warnings about settings.
+        """Return reasons why the server is unsuitable for a target, each with its remedy, and warnings about settings.
 
         Unsuitable are a read-only server, a cluster with several primaries, and a statement-based binary log. The
         warnings are about settings with which a crash may lose commits. See :func:`~.mysql_server.server_problems`.

@@ -1,4 +1,4 @@
-"""Change the columns of a table of MySQL or MariaDB by one ALTER TABLE, which the server makes whole or not at all.
+"""Change the columns of a table of MySQL or MariaDB by one ALTER TABLE, which the server executes atomically.
 
 A column that changes keeps the other parts of its definition (character set, default, comment, checks), which are
 copied from ``SHOW CREATE TABLE``.

@@ -1,7 +1,8 @@
 """Send rows to MySQL and MariaDB in bulk, and fetch results without decoding each value.
 
 ``LOAD DATA LOCAL`` turns errors into warnings and skips duplicates. So a load with a warning, or with fewer rows than
-were sent, is undone, and INSERT, for which the server is strict, sends the rows again and finds out which are bad.
+were sent, is rolled back. The rows are then sent again by INSERT, which fails in strict mode, so that the bad rows are
+found.
 """
 
 from __future__ import annotations
@@ -89,8 +90,8 @@ class MemoryConnection(DriverConnection):  # type: ignore[misc]  # the driver ha
     def _create_ssl_ctx(self, sslp: Any) -> ssl.SSLContext:  # the driver's method
         """Return the context for TLS; without settings, verify no certificate, as the driver's own context does.
 
-        The driver's method would also load all certificates of the system for each connection, although none of them is
-        used without verification. That takes longer than anything else in opening a connection.
+        The driver's method would also load all certificates of the system for each connection, which takes longer than
+        all other steps of connecting. Without verification, they are not used.
 
         :param sslp: the context; empty for the mode ``PREFERRED`` without files
         """

@@ -1,8 +1,8 @@
 """Read results of MySQL and MariaDB into Arrow columns, without a Python object for each value.
 
 The server sends each row as a packet: three bytes with the packet's length, one with its number, and the texts of the
-row's values, each after its length. Only the packets are found one by one; their values are extracted for all rows at
-once.
+row's values, each after its length. Only the boundaries of packets are found one by one; the values are extracted for
+all rows at once.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def read_columns(driver: Any, width: int) -> list[pa.Array]:
 
 
 def _receive(driver: Any) -> bytes:
-    """Return the bytes that have arrived; wait for some as long as the driver waits for a packet.
+    """Return the bytes that have arrived; if there are none, wait for them up to the driver's read timeout.
 
     :param driver: the driver's connection
     :raises pymysql.err.OperationalError: if the connection is lost

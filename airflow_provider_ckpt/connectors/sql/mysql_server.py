@@ -21,7 +21,7 @@ _STATEMENTS = "the server logs statements, which InnoDB refuses in READ COMMITTE
 
 
 def server_settings(connection: sa.Connection) -> dict[str, str]:
-    """Return those settings of the server on which its suitability depends, by name in lower case.
+    """Return the server settings that decide whether the server is suitable for a target, by name in lower case.
 
     :param connection: an open connection
     """
@@ -32,7 +32,7 @@ def server_settings(connection: sa.Connection) -> dict[str, str]:
 
 
 def server_problems(settings: Mapping[str, str]) -> tuple[Sequence[tuple[str, str]], Sequence[str]]:
-    """Return why a server is unsuitable for a target, each reason with its remedy, and warnings about settings.
+    """Return the reasons why a server is unsuitable for a target, each with its remedy, and warnings about settings.
 
     The warnings name settings with which a crash of the server may lose commits.
 
@@ -57,5 +57,5 @@ def server_problems(settings: Mapping[str, str]) -> tuple[Sequence[tuple[str, st
 
 
 def is_on(value: Any) -> bool:
-    """Return whether the text of a setting, of a server or of a connection's extra, means that it is on."""
+    """Return whether the value of a setting (of the server or of a connection's extra) means that the setting is on."""
     return str(value).upper() in ("1", "ON", "YES", "TRUE")

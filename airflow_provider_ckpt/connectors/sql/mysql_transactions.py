@@ -51,8 +51,8 @@ def running_transactions(connection: sa.Connection) -> frozenset[str] | None:
 def _name(number: object, session: object, at: object) -> str:
     """Return a name that identifies a transaction for its whole life: its session and the time at which it began.
 
-    Its number cannot be the name, since it changes when the transaction first writes. A prepared transaction without a
-    session writes no more, so its number is its name.
+    The transaction's number is not a name, since it changes when the transaction first writes. Only for a prepared
+    transaction without a session, which writes no more, the number is the name.
 
     :param number: its present number
     :param session: number of its session; 0 for a prepared transaction without a session

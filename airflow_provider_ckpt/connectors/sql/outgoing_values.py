@@ -1,8 +1,8 @@
 """Convert rows for a target's columns, and find the values that a column cannot store without loss.
 
-Databases differ in their treatment of such a value: they round, pad, truncate, take it for another, or refuse it. Here
-it is always an error of its row. The server refuses the remaining unsuitable values, such as a character that the
-column's encoding lacks.
+Databases differ in their treatment of values that do not fit: they round, pad, truncate, replace or refuse them. Here,
+a value that does not fit is always an error of its row. The server refuses the remaining unsuitable values, such as a
+character that the column's encoding lacks.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class MisfitError(ValueError):
 
 
 def convert(rows: pa.Table, target: Table) -> tuple[pa.Table, dict[int, ErrorInfo]]:
-    """Return the rows whose values all fit, converted for the target, and an error for each other row.
+    """Return the rows whose values all fit the target, converted to its types, and an error for each of the other rows.
 
     :param rows: rows of a batch, with the column :data:`~.sink_protocol.ROW_NUMBER`
     :param target: the target; columns that it computes itself are left out

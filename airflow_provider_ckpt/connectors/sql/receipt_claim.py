@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def claim_receipt(connection: sa.Connection, bookkeeping: Bookkeeping, receipt: Receipt) -> Receipt | None:
-    """Lock the fence and insert the receipt; return None, or the receipt that the batch has already.
+    """Lock the fence and insert the receipt; return None, or the existing receipt if the batch has one already.
 
-    In the second case, the transaction is rolled back.
+    If the batch has a receipt already, the transaction is rolled back.
 
     :param connection: the connection
     :param bookkeeping: the bookkeeping tables

@@ -44,9 +44,9 @@ class SqlReplacingSink(SqlSink):
     """
 
     def check(self) -> None:
-        """Raise ConfigError if :meth:`SqlSink.check` does, or if the target's rows cannot be replaced as a whole.
+        """Raise ConfigError if the target is unsuitable, or if its rows cannot be replaced as a whole.
 
-        Foreign keys that refer to the target may be the cause.
+        Replacing fails, for example, if foreign keys refer to the target. See :meth:`SqlSink.check`.
         """
         super().check()
         with self._database.session(f"checking {self._name}") as connection:
@@ -99,8 +99,8 @@ class SqlReplacingSink(SqlSink):
     def is_staged(self, key: BatchKey, rows_end: int) -> bool:
         """Return whether all rows of a refresh are in its staging table; see :class:`ReplacingSink`.
 
-        They are if receipts cover all positions before ``rows_end``, and the table has as many rows as these receipts
-        count.
+        The result is True if receipts cover all positions before ``rows_end``, and the staging table has the number of
+        rows that these receipts count.
 
         :param key: the batch that publishes the refresh
         :param rows_end: end of the positions that contain rows
@@ -187,9 +187,9 @@ class SqlReplacingSink(SqlSink):
     ) -> bool:
         """Replace the target's rows by the staged ones in the open transaction, if all rows of the refresh are staged.
 
-        The limits are compared with the number of rows that were deleted. The deletion is the first statement that
-        reads: under ``REPEATABLE READ``, a query before it would fix a snapshot, which rows that others commit later
-        are not part of.
+        The limits are compared with the number of rows that were deleted. The deletion must be the first statement that
+        reads: under ``REPEATABLE READ``, an earlier query would fix a snapshot without rows that other sessions commit
+        after it.
 
         :param connection: the connection, in a transaction that claimed the batch
         :param target: the target

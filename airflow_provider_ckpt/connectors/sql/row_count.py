@@ -1,4 +1,4 @@
-"""Fail a batch if the server reports another number of rows as stored than were sent."""
+"""Fail a batch if the number of rows that the server reports as stored differs from the number of rows sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write the rows of a batch, and isolate rows that the target refuses by writing ever smaller parts.
+"""Write the rows of a batch; find the rows that the target refuses by dividing the batch into smaller parts.
 
 Each part is written under a savepoint.
 """

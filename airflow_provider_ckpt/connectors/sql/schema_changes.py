@@ -12,10 +12,10 @@ In MySQL and MariaDB, ALTER TABLE commits by itself. There a change has three pa
 
 Throughout, the session has the pipeline's lock of columns, which the server releases only when the session has ended,
 and thus after its ALTER TABLE. A run that takes over raises the fence and then takes this lock, if necessary by ending
-the session. From then on no older run changes columns: an ALTER TABLE of it has been made or undone, and none can
-begin, since part 1 would find the newer epoch. If a change has begun and has no receipt, the newer run compares the
-columns with their stored state: if they are as before, it makes the change; if they are as after it, the change was
-made. Then it stores the receipt.
+the session. From then on no older run changes columns: its ALTER TABLE has been completed or undone, and it cannot
+begin another one, since part 1 would find the newer epoch. If a change has begun and has no receipt, the newer run
+compares the columns with their stored state: if they are as before, it makes the change; if they are as after it, the
+change was made. Then it stores the receipt.
 """
 
 from __future__ import annotations

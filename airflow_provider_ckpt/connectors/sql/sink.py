@@ -163,7 +163,7 @@ class SqlSink:
         )
 
     def compare_targets(self, before: str, now: str) -> str | None:
-        """Return a clause for a message: ``the target is not the one that was written: it was A and is B (…)``.
+        """Return the part of an error message: ``the target is not the one that was written: it was A and is B (…)``.
 
         The caller has found that the identities A and B differ. See :class:`ComparesTargets`.
 
@@ -175,8 +175,8 @@ class SqlSink:
     def fence(self, epoch: int) -> None:
         """Raise the fence, and end sessions of older epochs that block it for over 2 s; see :meth:`Sink.fence`.
 
-        Where a change of columns commits by itself, a change that has begun is completed. If the fence was raised, a
-        snapshot of the target is stored with it.
+        If the database commits changes of columns by themselves, changes that earlier runs have begun are completed. If
+        the fence was not at this epoch already, a snapshot of the target is stored with it.
         """
         self.create_bookkeeping()
         dialect = self._database.dialect

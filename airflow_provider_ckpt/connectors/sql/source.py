@@ -103,7 +103,7 @@ class SqlSource(SqlSourceSession[SourceTable]):
             return plan_ranges(request, plan, lambda span, left: self._split(connection, table, span, request, left))
 
     def may_have_late_records(self) -> bool:
-        """Return True: an application may choose any cursor value, or take one long before its INSERT."""
+        """Return True: an application may choose any cursor value, or get it from a sequence long before its INSERT."""
         return True
 
     def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[PositionDigest] | None:  # noqa: ARG002
@@ -159,8 +159,8 @@ class SqlSource(SqlSourceSession[SourceTable]):
     def _with_closed_bound(self, request: PlanRequest) -> Plan:
         """Return a plan without batches that has the closed bound, and the state for the next planning.
 
-        It has neither if no range needs a bound, or if no row lies beyond the ranges' starts; it has no bound if none
-        has closed in time.
+        The plan has neither if no range needs a bound, or if no row lies beyond the ranges' starts; it has a state, but
+        no bound, if no bound has closed in time.
 
         :param request: the request that the plan answers
         :raises ConfigError: if the cursor has no position in some rows
@@ -190,7 +190,7 @@ class SqlSource(SqlSourceSession[SourceTable]):
         return Plan(bounds=bounds, states={table.label: closing.state}, notices=notices)
 
     def _late_numbers(self, connection: sa.Connection, table: SourceTable, tail: int) -> list[str]:
-        """Warn if the database will number the next rows of the table from a position that was planned already.
+        """Return a warning if the database will give the next rows of the table numbers that were planned already.
 
         No run would read these rows.
 

@@ -70,4 +70,4 @@ class SqlSourceSession(ABC, Generic[T]):
 
     @abstractmethod
     def _look_up(self, connection: sa.Connection) -> T:
-        """Return the table as it is now; :meth:`_table`, which calls this, adds the pipeline's name to errors."""
+        """Return the table as it is now; errors do not name the pipeline: the caller, :meth:`_table`, adds the name."""

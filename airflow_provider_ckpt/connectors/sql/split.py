@@ -22,7 +22,7 @@ def split(connection: sa.Connection, table: SourceTable, span: Range, records: i
     :param connection: an open connection
     :param table: the table
     :param span: the range of positions
-    :param records: number of records in a batch; more if they have the same position
+    :param records: number of records in a batch; a batch has more if several rows share a position
     :param most: approximate maximum of records to plan; at least one batch is planned
     :return: the batches; none if the range has no rows
     """

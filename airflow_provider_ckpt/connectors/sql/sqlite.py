@@ -75,7 +75,7 @@ class SqliteDialect(SqlDialect):
     def prepare(self, engine: sa.Engine) -> None:
         """Register listeners that begin each transaction explicitly.
 
-        A transaction that writes locks the file at its beginning, so that no other can write.
+        A transaction that writes locks the file at its beginning, so that no other transaction can write.
         """
         import sqlalchemy as sa
 
@@ -133,9 +133,10 @@ class SqliteDialect(SqlDialect):
         return None
 
     def replacement_problem(self, connection: sa.Connection, table: Table) -> tuple[str, str] | None:
-        """Return why a refresh cannot replace the rows of a target, and the remedy; None if it can.
+        """Return the reason why a refresh cannot replace the rows of a target, and the remedy; None if it can.
 
-        It cannot if the target is a virtual table or has foreign keys, or if foreign keys with ON DELETE refer to it.
+        A refresh cannot replace the rows if the target is a virtual table or has foreign keys, or if foreign keys with
+        ON DELETE refer to the target.
 
         :param connection: an open connection
         :param table: the target
@@ -175,7 +176,7 @@ class SqliteDialect(SqlDialect):
         return sqlite_columns.column_for(values, _NUMERIC_DIGITS)
 
     def column_change_problem(self, table: Table, change: ColumnChange) -> tuple[str, str] | None:
-        """Return why a column cannot be changed, and the remedy: SQLite cannot change a type or remove a NOT NULL.
+        """Return the reason why SQLite cannot make a change of a column, and the remedy; None if it can.
 
         :param table: the table
         :param change: the change

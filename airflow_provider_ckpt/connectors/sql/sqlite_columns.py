@@ -1,4 +1,4 @@
-"""Change the columns of a SQLite table in the open transaction: SQLite adds and renames columns, but keeps their types.
+"""Change the columns of a SQLite table in the open transaction: add and rename columns; types cannot be changed.
 
 A column of SQLite stores more than other databases' columns do: each integer of 64 bits, each double. So most wider
 types of a source need no change.
@@ -47,7 +47,7 @@ def column_for(values: Column, digits: int) -> Column:
 
 
 def column_change_problem(table: Table, change: ColumnChange) -> tuple[str, str] | None:
-    """Return why SQLite cannot make a change of a column, and the remedy; None if it can.
+    """Return the reason why SQLite cannot make a change of a column, and the remedy; None if it can.
 
     :param table: the table
     :param change: the change

@@ -21,7 +21,7 @@ WHERE m.type = 'table' AND lower(f."table") = lower(?) AND f.on_delete <> 'NO AC
 
 
 def replacement_problem(connection: sa.Connection, table: Table) -> tuple[str, str] | None:
-    """Return why the rows of a table cannot be replaced as a whole, and the remedy; None if they can.
+    """Return the reason why the rows of a table cannot be replaced as a whole, and the remedy; None if they can.
 
     :param connection: an open connection
     :param table: the target

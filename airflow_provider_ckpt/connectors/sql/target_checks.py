@@ -1,4 +1,4 @@
-"""Refuse a target, columns of rows, or an untested dialect with which rows could be lost or changed."""
+"""Refuse a target, columns or a dialect if rows could be lost or changed on their way to the target."""
 
 from __future__ import annotations
 
@@ -96,8 +96,8 @@ def refuse_untested(database: Database, section: SqlSinkSection, delivery: str, 
 def refuse_columns(table: Table, columns: Sequence[tuple[str, str]], pipeline: str) -> None:
     """Raise ConfigError if a target cannot store rows with the given columns.
 
-    It cannot if it lacks one of them, needs a value for a column that the rows do not have, or has a type that does not
-    store all values.
+    A target is refused if it lacks one of the columns, requires a value for a column that the rows do not have, or has
+    a column whose type cannot store all values.
 
     :param table: the target
     :param columns: name and Spark SQL type of each column of the rows

@@ -17,7 +17,7 @@ def to_datetime(position: int) -> datetime | None:
 
 
 def to_date(position: int) -> date | None:
-    """Return the first day at or after a position; None if it lies outside of the years 1 to 9999."""
+    """Return the first date at or after a position; None if the date lies outside of the years 1 to 9999."""
     time = to_datetime(-(-position // MICROSECONDS_A_DAY) * MICROSECONDS_A_DAY)
     return None if time is None else time.date()
 

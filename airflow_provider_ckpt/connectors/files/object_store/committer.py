@@ -14,7 +14,7 @@ from airflow_provider_ckpt.connectors.two_phase.committer import TableCommitter
 
 
 class ObjectFilesOpener:
-    """Opener that reads the pipeline's object, which has the fence and the head, again for each try of a commit.
+    """Opener that reads the pipeline's head object (fence and newest receipt node) again for each try of a commit.
 
     See :class:`~.two_phase.version.TableOpener`.
 

@@ -1,4 +1,4 @@
-"""Raise the fence of a files sink in an object store: replace the head object, if unchanged, by one with the new epoch.
+"""Raise the fence of a files sink in an object store: write the new epoch to the head object if it is unchanged.
 
 Every commit replaces the head object, too, on the condition that it still has the content in which the commit's epoch
 was checked (see ``version.py``). So a commit that was prepared before the fence is refused by the store, and a commit

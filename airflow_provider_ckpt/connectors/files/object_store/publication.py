@@ -1,7 +1,8 @@
 """Publish the rows of committed batches: copy each staged object to its final name, then remove the staged object.
 
 Both steps have the same result when they are repeated, so any number of processes may do them any number of times.
-Objects of attempts that never got a receipt are removed after the fence, when they cannot get one any more.
+Objects of attempts without a receipt are removed after the fence was raised, when these attempts cannot get a receipt
+any more.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def publish(layout: ObjectLayout, committed: Iterable[CommittedReceipt]) -> None
 
 
 def roll_forward(layout: ObjectLayout, receipts: ReceiptChain, head: int | None) -> None:
-    """Make the rows of those committed batches visible whose objects are still staged.
+    """Make the rows of committed batches visible whose objects are still staged.
 
     :param layout: keys of the sink
     :param receipts: receipts of the sink

@@ -60,8 +60,8 @@ class ObjectFilesSink(VisibleFilesSink):
     def _names_to_check(self) -> Sequence[str]:
         """Return the names of the objects that :meth:`check` looks at.
 
-        Before the first fence these are all objects below the prefix, later those of the newest commit, or none if its
-        receipts cannot be read.
+        Before the first fence, the result has all objects below the prefix; later the objects of the newest commit, or
+        none if the receipts of this commit cannot be read.
 
         A prefix to which this sink has written for a long time may have too many objects to list them in each run.
         """

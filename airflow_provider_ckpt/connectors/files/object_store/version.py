@@ -1,4 +1,4 @@
-"""Read the state of a files sink in an object store, and replace it: of two commits on one state, only one succeeds.
+"""Read and replace the state of a files sink in an object store; of two commits on one state, only one succeeds.
 
 The state is one object, the *head object*, with the fence's epoch and the number of the newest receipt node. The store
 replaces it only if it still has the content that was read.
@@ -84,7 +84,8 @@ class ObjectFilesVersion(TableVersion):
     def set_back(self) -> str | None:
         """Evidence that the head object was set back, as by a backup, for an error message; None if it was not.
 
-        It was if it says that it was replaced fewer times than the object ``accepted`` of the pipeline records.
+        The head object was set back if its count of replacements is lower than the count in the pipeline's object
+        ``accepted``.
         """
         accepted = accepted_version(self)
         if self._number >= accepted:

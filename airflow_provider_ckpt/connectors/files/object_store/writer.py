@@ -1,8 +1,8 @@
 """Writing side of a files sink in an object store: stage each batch as one hidden object.
 
-A lane reads the head object, which holds the fence's epoch and names the newest receipts, once, at its first batch, and
-ends with the wave. Until then only a newer run that raises the fence can change the receipts and the epoch, and the
-commit of the wave detects that.
+A lane reads the head object (the fence's epoch and the newest receipt node) once, at its first batch, and ends with the
+wave. Until then only a newer run that raises the fence can change the receipts and the epoch, and the commit of the
+wave detects that.
 """
 
 from __future__ import annotations
