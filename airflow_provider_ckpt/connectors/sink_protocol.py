@@ -295,8 +295,7 @@ class ReplacingSink(Protocol):
         only the receipt is claimed. If the batch has a receipt already, nothing is written.
 
         The limits are checked against a new count of the target's rows, taken when the rows are replaced. This count
-        may differ from the result of
-        :meth:`row_counts`, since others may have written to the target in between.
+        may differ from the result of :meth:`row_counts`, since others may have written to the target in between.
 
         :param task: the batch that publishes; the positions before its range contain the rows
         :param epoch: epoch of the run
