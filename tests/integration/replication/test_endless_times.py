@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_provider_ckpt.core.action import ActionKind
-from airflow_provider_ckpt.core.errors import ErrorType
+from airflow_provider_ckpt.core.errors import ErrorType, SourceError
 from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.core.replayable_dead_letters import Selection
 from airflow_provider_ckpt.replication.actions.dead_letters import load_index, make_action, read_contents
@@ -122,3 +122,13 @@ def test_infinity_in_a_column_that_is_not_used_costs_nothing(terms: Replication,
     terms.document = {**terms.document, "sink": sink, "transform": {"select": {"id": "id"}}}
 
     assert terms.run().records == Counts(4, 4, 0, 0)
+
+
+@pytest.mark.parametrize("cursor", ["at", "id"])
+def test_the_error_for_a_cursor_without_a_position_names_the_pipeline(terms: Replication, cursor: str) -> None:
+    execute(terms.dsn, f"INSERT INTO terms (id) VALUES ({2**63 - 1})", "UPDATE terms SET at = 'infinity'")
+
+    with pytest.raises(SourceError) as raised:
+        terms.changed(source={"cursor": cursor}).run()
+
+    assert str(raised.value).startswith(f"[Source] pipeline orders: cursor {cursor} of public.terms ")
