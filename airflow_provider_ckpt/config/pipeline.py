@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 from pydantic import Field, model_validator
@@ -122,3 +123,13 @@ class Pipeline(Section):
         variable does; secrets belong in connections.
         """
         return self.model_dump(mode="json", by_alias=True, exclude={"dag"})
+
+
+def without_conf(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a declaration's document with ``***`` in place of the values of ``run.conf``, which may be secrets.
+
+    :param document: the document, as :meth:`Pipeline.document` returns it or the ledger stores it
+    """
+    run = document.get("run") or {}
+    conf = dict.fromkeys(run.get("conf") or (), "***")
+    return {**document, "run": {**run, "conf": conf}} if conf else dict(document)

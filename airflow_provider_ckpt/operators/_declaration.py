@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.config.pipeline import Pipeline, without_conf
 from airflow_provider_ckpt.config.variables import unset_variables
 from airflow_provider_ckpt.core.errors import ConfigError
 
@@ -211,7 +211,7 @@ def displayed_declaration(declaration: object, folder: str | Path, user: str) ->
             pipeline = load_pipeline(declaration, folder, user)
     except ConfigError:
         return None
-    return {"digest": known, "document": None if pipeline is None else _document_without_conf(pipeline)}
+    return {"digest": known, "document": None if pipeline is None else without_conf(pipeline.document())}
 
 
 def digest(declaration: object, folder: str | Path, user: str) -> str | None:
@@ -268,10 +268,3 @@ def _refuse_mapped_argument(declaration: object, user: str) -> None:
             hint='Expand over the whole path: group.expand(pipeline=[f"pipelines/{name}.yaml" for name in names]), '
             "and pass the argument unchanged: pipeline=pipeline.",
         )
-
-
-def _document_without_conf(pipeline: Pipeline) -> dict[str, Any]:
-    """Return the declaration as a document, with ``***`` in place of the values of ``run.conf``."""
-    document = pipeline.document()
-    document["run"]["conf"] = dict.fromkeys(pipeline.run.conf, "***")
-    return document

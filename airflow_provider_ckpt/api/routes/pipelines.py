@@ -23,6 +23,7 @@ from airflow_provider_ckpt.api.models.timeline import ActionFlag, EventPage, Run
 from airflow_provider_ckpt.api.models.user import Me
 from airflow_provider_ckpt.api.routes.parameters import Cursor, Limit, Text, Texts, batch_key
 from airflow_provider_ckpt.config.database.pipeline_names import database_of_pipeline
+from airflow_provider_ckpt.config.pipeline import without_conf
 from airflow_provider_ckpt.core.receipt import Counts
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger.queries.overview import PipelineOverview
@@ -287,8 +288,10 @@ def list_events(
 def get_declaration(found: Seen, ledger: OpenedLedger) -> Declaration:
     """Return the declaration of a pipeline as its newest run has stored it.
 
-    It contains no passwords of connections, but the values of ``run.conf`` and of environment variables.
+    It contains no passwords of connections, and ``***`` in place of the values of ``run.conf``, but it does contain the
+    values of environment variables.
     """
-    document: dict[str, Any] | None = ledger.declaration(found.name)
+    stored: dict[str, Any] | None = ledger.declaration(found.name)
+    document = None if stored is None else without_conf(stored)
     text = None if document is None else yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
     return Declaration(yaml=text, document=document)

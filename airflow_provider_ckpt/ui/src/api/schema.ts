@@ -275,7 +275,8 @@ export interface paths {
          * Get Declaration
          * @description Return the declaration of a pipeline as its newest run has stored it.
          *
-         *     It contains no passwords of connections, but the values of ``run.conf`` and of environment variables.
+         *     It contains no passwords of connections, and ``***`` in place of the values of ``run.conf``, but it does contain the
+         *     values of environment variables.
          */
         get: operations["get_declaration"];
         put?: never;
