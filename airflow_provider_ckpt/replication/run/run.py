@@ -51,8 +51,8 @@ class Run:
     """Run of a pipeline, which holds the lease and has source and sink open.
 
     As a context manager, the run closes source and sink at the end. After an error it also checks the sink if it may
-    have received records, adds the pipeline's name to the error, and releases the lease. An exception that ends the process, such as ``SystemExit``, leaves no
-    time for the check.
+    have received records, adds the pipeline's name to the error, and releases the lease. An exception that ends the
+    process, such as ``SystemExit``, leaves no time for the check.
 
     :param setup: the pipeline with its ledger, connections and lease owner
     :param lease: the lease
