@@ -35,6 +35,9 @@ _SESSION_SETTINGS = {
 }
 """Session settings that make the text form of values independent of the server's defaults."""
 
+INSUFFICIENT_PRIVILEGE = "42501"
+"""SQLSTATE of a statement for which the user lacks a right."""
+
 READ_APPLICATION = "ckpt-read:"
 """Beginning of the application_name of a lane's session that reads a source; it is read-only."""
 

@@ -14,7 +14,12 @@ from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
 from airflow_provider_ckpt.connectors.postgres import restored_target
 from airflow_provider_ckpt.connectors.postgres.bookkeeping_rights import refuse_hidden_bookkeeping
 from airflow_provider_ckpt.connectors.postgres.bookkeeping_setup import create_tables, lacks_columns, lacks_tables
-from airflow_provider_ckpt.connectors.postgres.client import error_info, open_psycopg, to_exception
+from airflow_provider_ckpt.connectors.postgres.client import (
+    INSUFFICIENT_PRIVILEGE,
+    error_info,
+    open_psycopg,
+    to_exception,
+)
 from airflow_provider_ckpt.connectors.postgres.dead_letters import to_dead_letter
 from airflow_provider_ckpt.connectors.postgres.durability import (
     refuse_undurable_target,
@@ -27,7 +32,7 @@ from airflow_provider_ckpt.connectors.postgres.identity import describe_differen
 from airflow_provider_ckpt.connectors.postgres.receipts import ALL_TABLES, BookkeepingTables
 from airflow_provider_ckpt.connectors.postgres.schema_changes import apply_version, read_versions
 from airflow_provider_ckpt.connectors.postgres.schema_check import HAS_FILLING_TRIGGER, refuse_unsuitable_columns
-from airflow_provider_ckpt.connectors.postgres.sink_session import INSUFFICIENT_PRIVILEGE, SinkSession
+from airflow_provider_ckpt.connectors.postgres.sink_session import SinkSession
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
 from airflow_provider_ckpt.connectors.postgres.target_rules import refuse_altering_target, refuse_unwritable_target
 from airflow_provider_ckpt.connectors.postgres.upsert_key import refuse_unsuitable_key

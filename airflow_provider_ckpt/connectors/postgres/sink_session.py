@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.postgres.client import (
+    INSUFFICIENT_PRIVILEGE,
     error_info,
     give_back_psycopg,
     require_connection,
@@ -24,7 +25,6 @@ from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
 
-INSUFFICIENT_PRIVILEGE = "42501"
 _RIGHTS_HINT = (
     "`airflow ckpt db roles sink` prints what the role needs; name each pipeline that runs as that role by --pipeline."
 )

@@ -64,10 +64,15 @@ Batch boundaries are found by an index scan; without these settings, PostgreSQL 
 _LAG_WAIT_SECONDS = 1.0
 """Longest wait for a closed bound when only the lag is measured, in seconds: enough for short transactions."""
 
-_STANDBY_AND_RIGHT = """
-SELECT pg_catalog.pg_is_in_recovery(), pg_catalog.has_table_privilege({0}::oid, 'SELECT')
-    OR pg_catalog.has_any_column_privilege({0}::oid, 'SELECT')
+_STANDBY_AND_HIDDEN = """
+SELECT pg_catalog.pg_is_in_recovery(), ARRAY(
+    SELECT attname::text FROM pg_catalog.pg_attribute
+    WHERE attrelid = {0}::oid AND attname = ANY({1}::text[])
+      AND NOT pg_catalog.has_column_privilege(attrelid, attnum, 'SELECT')
+    ORDER BY attnum
+)
 """
+"""Query of whether the server is a standby, and which of the given columns the user may not read."""
 _READABLE_KINDS = frozenset({"r", "p", "v"})
 
 
@@ -268,18 +273,26 @@ class PostgresSource(SourceSession):
         return table
 
     def _check_cursor(self, fetch: Fetch, table: Table) -> None:
-        standby, readable = fetch(_STANDBY_AND_RIGHT, [table.oid])[0]
+        read = {self._cursor, *(self._wanted or table.by_name)}
+        standby, hidden = fetch(_STANDBY_AND_HIDDEN, [table.oid, sorted(read)])[0]
         if standby:
             raise ConfigError(
                 f"the server of connection {self._connection.id!r} is a standby, which hides running transactions.",
                 pipeline=self._pipeline,
                 hint="Name a connection to the primary.",
             )
-        if not readable:
+        if len(hidden) == len(read):
             raise ConfigError(
                 f"the user of connection {self._connection.id!r} may not read {table.label}.",
                 pipeline=self._pipeline,
                 hint=f"GRANT SELECT ON {table.sql} to it.",
+            )
+        if hidden and not self._follows_columns:  # else a policy may leave these columns out
+            raise ConfigError(
+                f"the user of connection {self._connection.id!r} may not read {', '.join(hidden)} of {table.label}.",
+                pipeline=self._pipeline,
+                hint=f"GRANT SELECT ({', '.join(map(quote, hidden))}) ON {table.sql} to it, or name the columns to "
+                "read in source.columns.",
             )
         refuse_row_security(fetch, table, self._section, self._pipeline)
         self._late_rows.check(fetch, table)

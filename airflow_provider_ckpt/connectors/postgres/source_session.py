@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
 from airflow_provider_ckpt.connectors.postgres.client import (
+    INSUFFICIENT_PRIVILEGE,
     error_info,
     give_back_psycopg,
     require_connection,
@@ -33,6 +34,8 @@ from airflow_provider_ckpt.core.schema_version import SourceColumn
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
+
+_RIGHTS_HINT = "GRANT USAGE on the table's schema and SELECT on the table to the user of the connection."
 
 
 class SourceSession:
@@ -113,7 +116,8 @@ class SourceSession:
             lost = self._client.closed != 0
             self._client.close()
             self._client = None
-            raise to_exception(error_info(error, ErrorType.SOURCE, f"planning from {self._name}", lost=lost)) from error
+            info = error_info(error, ErrorType.SOURCE, f"planning from {self._name}", lost=lost)
+            raise to_exception(info, _RIGHTS_HINT if info.sqlstate == INSUFFICIENT_PRIVILEGE else None) from error
 
     def _describe(self, fetch: Fetch) -> Table | None:
         """Return the description of the table; None if it does not exist.

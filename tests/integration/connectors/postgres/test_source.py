@@ -711,6 +711,39 @@ class TestRefusals:
 
         assert "may not read" in self.check(postgres_server.database_dsn(database, "stranger", "strange"))
 
+    def test_a_schema_that_the_user_may_not_use(self, postgres_database: str, postgres_server: PostgresServer) -> None:
+        execute(
+            postgres_database,
+            "DROP ROLE IF EXISTS guest",
+            "CREATE ROLE guest LOGIN PASSWORD 'guest'",
+            "CREATE SCHEMA private",
+            "CREATE TABLE private.source (id int PRIMARY KEY)",
+        )
+        dsn = postgres_server.database_dsn(postgres_database.rsplit("/", 1)[1], "guest", "guest")
+        source = PostgresSource(pipeline(source={"table": "private.source"}), connection(dsn))
+
+        with pytest.raises(SourceError, match="permission denied for schema private") as caught:
+            source.check()
+        assert caught.value.hint is not None
+        assert "USAGE" in caught.value.hint
+
+    def test_columns_that_the_user_may_not_read(self, postgres_database: str, postgres_server: PostgresServer) -> None:
+        execute(
+            postgres_database,
+            "DROP ROLE IF EXISTS clerk",
+            "CREATE ROLE clerk LOGIN PASSWORD 'clerk'",
+            'CREATE TABLE source (id int PRIMARY KEY, name text, "my pay" int)',
+            "GRANT SELECT (id, name) ON source TO clerk",
+        )
+        dsn = postgres_server.database_dsn(postgres_database.rsplit("/", 1)[1], "clerk", "clerk")
+
+        assert self.check(dsn).endswith(
+            'may not read my pay of public.source. GRANT SELECT ("my pay") ON "public"."source" to it, or name the '
+            "columns to read in source.columns."
+        )
+        with closing(PostgresSource(pipeline(source={"columns": ["id", "name"]}), connection(dsn))) as source:
+            source.check()
+
     def test_a_wrong_password_is_told_without_the_password(self, postgres_database: str) -> None:
         source = PostgresSource(pipeline(), connection(postgres_database, password="hunter2"))
 
