@@ -62,10 +62,10 @@ def _keys(model: type[BaseModel]) -> Iterator[str]:
 
 
 def _dotted_keys(model: type[BaseModel], data: object, prefix: str = "") -> Iterator[str]:
-    """Yield every key of a model and of its nested sections as a dotted path, such as ``retry.jitter``.
+    """Yield every key that a model allows, and those of its nested sections, as a dotted path, such as ``retry.jitter``.
 
     :param model: the model of a section or of the whole declaration
-    :param data: data of the section or of the whole declaration
+    :param data: what the user wrote there; it only determines the types of source and sink, and so their models
     :param prefix: path of the model with a dot at its end; empty for the whole declaration
     """
     for key in _keys(model):

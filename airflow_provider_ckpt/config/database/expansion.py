@@ -1,4 +1,8 @@
-"""Store the result of expanding a declaration of many tables: pipelines, errors, and new and gone tables."""
+"""The result of expanding a declaration of many tables into one pipeline for each table that it selects.
+
+The result has the pipelines, the errors of tables that cannot be replicated, and the tables that are new or gone since
+the first run.
+"""
 
 from __future__ import annotations
 

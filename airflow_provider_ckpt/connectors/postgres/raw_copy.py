@@ -266,7 +266,10 @@ class PostgresRawCopy:
         self._writing = _Writing(session, target, check, now.astimezone(UTC) - timedelta(seconds=time.monotonic()))
 
     def _is_same(self, source: Table, target: TargetDescription) -> bool:
-        """Return whether COPY may write to the target, and each column to copy has the same type in both tables.
+        """Return whether rows of the source can be written to the target without converting a value.
+
+        Each column to copy must have the same type in both tables, and the target must accept COPY: it has neither
+        rules nor row level security.
 
         :param source: the source table
         :param target: the target table

@@ -77,12 +77,14 @@ def needed_changes(
 
 
 def _needed(now: Mapping[str, TableColumn], step: TargetStep, rules: ColumnRules) -> TargetStep | None:
-    """Return the change that a table needs for a step; None if it has made the step, or lacks the column to change.
+    """Return the change of a table by which one of its columns follows the source; None if nothing is to be changed.
+
+    Nothing is to be changed if the column already is as required, or if the column to rename or change does not exist.
 
     :param now: columns of the table, by name
-    :param step: the step
-    :param rules: rules of the format
-    :raises ConfigError: if the table cannot make the step without loss
+    :param step: the change that the schema version requires; the type in the result is one of the table format
+    :param rules: the changes that the table format (Delta or Iceberg) allows
+    :raises ConfigError: if the format does not allow the change, or the column's values would not fit into the new type
     """
     column = now.get(step.name)
     if step.kind is StepKind.RENAME:

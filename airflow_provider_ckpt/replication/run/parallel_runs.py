@@ -252,12 +252,12 @@ class SharedTurn(Turn):
         return self.is_paused
 
     def resume(self) -> None:
-        """Wait, as a paused run that is no longer in progress, until the run has something to do and has its next turn.
+        """Wait until this paused run has something to do, and then until it has its next turn.
 
         The time for which the run has nothing to do (``seconds_idle`` of :meth:`must_pause`) counts against its time
         budget; the wait for the turn does not.
 
-        :raises RunStoppedError: if the runs must stop
+        :raises RunStoppedError: if the process is to end all of its runs
         """
         self._runs.change(lambda order: order.pause(self._name))
         self._runs.sleep(self._seconds_idle)

@@ -64,7 +64,9 @@ class DeferredBatch:
 
     @classmethod
     def from_rejected(cls, task: BatchTask, rejected: pa.Table) -> DeferredBatch:
-        """Return a deferred batch whose first rejected records, up to 100, the driver is to evaluate.
+        """Return a batch that the driver runs again after it has found Spark's errors for the first rejected records.
+
+        The driver finds them for 100 records at most; the other dead letters of the batch have no stack trace.
 
         :param task: the batch
         :param rejected: the rejected records, as in :attr:`GatheredBatch.rejected`
