@@ -62,7 +62,7 @@ def _keys(model: type[BaseModel]) -> Iterator[str]:
 
 
 def _dotted_keys(model: type[BaseModel], data: object, prefix: str = "") -> Iterator[str]:
-    """Yield every key that a model allows, and those of its nested sections, as a dotted path, such as ``retry.jitter``.
+    """Yield every key that a model and its nested sections allow, as a dotted path such as ``retry.jitter``.
 
     :param model: the model of a section or of the whole declaration
     :param data: what the user wrote there; it only determines the types of source and sink, and so their models

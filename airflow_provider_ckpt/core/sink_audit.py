@@ -232,11 +232,12 @@ def knows_batch(recorded: LedgerSnapshot, receipt: Receipt) -> bool:
 
 
 def _compare_beyond_checkpoint(recorded: LedgerSnapshot, receipt: Receipt, found: ReceiptComparison) -> None:
-    """Compare a receipt that no range receipt contains with the ledger's batches, and add the result to ``found``.
+    """Compare a receipt of the sink that is in no range receipt with the ledger's batch of the same key.
 
     :param recorded: the content of the ledger
-    :param receipt: a receipt of the sink
-    :param found: the result of the comparison, to which the receipt or a difference is added
+    :param receipt: the receipt
+    :param found: the result of the comparison. The receipt is added to its ``unsettled``, ``settled`` or ``collected``
+        receipts; a difference is added if ledger and sink differ in the receipt, or the ledger does not know it
     """
     key = receipt.key
     batch = recorded.batches.get(key)

@@ -38,9 +38,11 @@ class Cause(ApiModel):
     :param since: for ``blocked`` and ``lag_growing``: time since which a checkpoint with batches beyond it has not
         moved, the earliest of all partitions; for ``dead_letters``: time at which the receipt of the oldest parked dead
         letter's batch was claimed; None for other kinds of health, or if the time is not known
-    :param batch: for ``blocked``: the first held batch, or else the first failed one; None for other kinds of health
+    :param batch: for ``blocked``: the first held batch in the order of partition and number, or if none is held, the
+        first whose last attempt failed; None for other kinds of health
     :param error_type: error type of this batch; None without an error
-    :param blocked_batches: number of resolved batches beyond the checkpoints, each behind an unresolved batch
+    :param blocked_batches: number of resolved batches that the checkpoints cannot pass yet, because an earlier batch of
+        their partition is not resolved
     """
 
     text: str

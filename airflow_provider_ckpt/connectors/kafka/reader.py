@@ -153,11 +153,13 @@ class KafkaReader:
             self._partition_number, self._offset, self._fetched = number, start, []
 
     def _next(self, task: BatchTask) -> pa.RecordBatch | None:
-        """Return the next messages of a batch's range; None if the offsets that were skipped contain none.
+        """Return the next messages of a batch's range; None if only offsets without a message were passed over.
 
-        The attribute ``_offset`` is set to the first offset that is not read yet.
+        Such offsets are those of transaction markers and of messages that were compacted or aborted. In both cases the
+        attribute ``_offset`` is set to the first offset that is not read yet; the range ends when it reaches its end.
 
         :param task: the batch
+        :raises CkptError: if the broker sends nothing in time, or reports an error
         """
         end = task.range.end
         messages, self._fetched = self._fetched or self._consume(min(MAX_ROWS, end - self._offset)), []

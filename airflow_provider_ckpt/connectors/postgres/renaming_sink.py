@@ -171,13 +171,16 @@ class PostgresRenamingSink(PostgresReplacingSink):
         return True
 
     def _swap(self, client: Any, target: Table, staging: Table, task: BatchTask) -> None:
-        """Copy the target's properties to the staging table, drop the target, rename the staging table; readers wait.
+        """Copy owner, grants and comments of the target to the staging table, drop the target, and rename the other.
+
+        Readers of the target wait until the transaction ends.
 
         :param client: psycopg2 connection in a transaction that has locked both tables
         :param target: the target
         :param staging: the staging table
         :param task: the batch that publishes
-        :raises SinkError: if something depends on the target, or was changed while rows were staged
+        :raises SinkError: if another object, such as a view, depends on the target; or if columns, constraints or
+            indexes of the target were changed while rows were staged
         """
         fetch = psycopg_fetch(client)
         problem = self._swap_problem(fetch, target)

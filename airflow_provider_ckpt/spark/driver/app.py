@@ -30,7 +30,8 @@ def main(directory: str) -> int:
     """Run the waves that the lease holder, the process that plans them, sends through the run directory.
 
     :param directory: path of the run directory
-    :return: exit status: 0, or 1 if no wave was run because Spark cannot use the run's transform
+    :return: exit status: 1 if no wave was run because the check of the pipeline's transform failed, for example at an
+        expression that Spark cannot parse; otherwise 0, whatever the outcomes of the batches
     """
     die_with_parent()
     side = DriverSide(directory)

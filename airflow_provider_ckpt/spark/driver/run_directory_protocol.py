@@ -83,8 +83,11 @@ class DriverSide:
         self._notify = notify
 
     def job(self) -> Job:
-        """Read ``job.json`` and return the job. Delete that file and the file with Spark's properties first, even if
-        the job is invalid, because both contain secrets.
+        """Read ``job.json`` and delete it, then return the job. The file with Spark's properties is deleted, too.
+
+        Both files contain secrets, so they are deleted before the job is parsed.
+
+        :raises FileNotFoundError: if the job was read before
         """
         (self.directory / PROPERTIES).unlink(missing_ok=True)
         path = self.directory / _JOB
