@@ -137,14 +137,12 @@ class Reconciliation:
     :param fenced: batches without a receipt whose attempt of an older epoch was still open and was ended
     :param repeated_rewinds: partitions with a rewind that the ledger had lost and has carried out again, with their
         generation and the position at which it now starts
-    :param partitions: all partitions of the pipeline after the reconciliation, by id
     """
 
     acked: list[Receipt] = field(default_factory=list)
     imported: list[Receipt] = field(default_factory=list)
     fenced: list[BatchKey] = field(default_factory=list)
     repeated_rewinds: dict[str, KnownReceipts] = field(default_factory=dict)
-    partitions: Mapping[str, PartitionRecord] = field(default_factory=dict)
 
     @property
     def counts(self) -> Counts:

@@ -233,7 +233,7 @@ class RunCommands(Session):
         with self._command(lease, now) as work:
             result = reconcile.reconcile(work, found, lost_replays or LostReplays())
             settle.move_low_watermark(work, window)
-            return replace(result, partitions=work.records)
+            return result
 
     def settle(
         self,

@@ -119,6 +119,6 @@ def _fence_and_reconcile(run: Run, *, accepting: bool) -> None:
     if state is not None:
         run.ledger.store_sink_state(run.lease, ExpectedSinkState(run.epoch, state.target, state.location))
         run.ledger.declare(run.lease, run.pipeline.document())
-    found = reconcile(run, run.record_checkpoints(start_partitions(run, first, known)))
-    if accepting or not run.apply_stored_actions(behind_fence=True):
-        run.reconciled = found.partitions
+    reconcile(run, run.record_checkpoints(start_partitions(run, first, known)))
+    if not accepting:
+        run.apply_stored_actions(behind_fence=True)

@@ -11,20 +11,19 @@ from airflow_provider_ckpt.replication.run.replays import find_lost_replays
 from airflow_provider_ckpt.replication.setup import utcnow
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.ledger.types import PartitionRecord, Reconciliation
+    from airflow_provider_ckpt.ledger.types import PartitionRecord
     from airflow_provider_ckpt.replication.run.run import Run
 
 log = logging.getLogger(__name__)
 
 
-def reconcile(run: Run, records: Mapping[str, PartitionRecord] | None = None) -> Reconciliation:
+def reconcile(run: Run, records: Mapping[str, PartitionRecord] | None = None) -> None:
     """Settle batches that have a receipt in the sink, and end the open attempts of older epochs that have none.
 
     Receipts that the ledger does not know are imported (see ``core/reconcile.py``).
 
     :param run: the run, whose lease is held
     :param records: the ledger's partitions; None to read them from the ledger
-    :return: what was settled and abandoned, and the ledger's partitions now
     """
     pipeline = run.pipeline.name
     with run.step("reconcile"):
@@ -50,4 +49,3 @@ def reconcile(run: Run, records: Mapping[str, PartitionRecord] | None = None) ->
             name,
             *known,
         )
-    return found

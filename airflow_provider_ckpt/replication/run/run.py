@@ -61,8 +61,6 @@ class Run:
     :ivar metrics: metrics of this process's part, which go to the setup's meter
     :ivar source_verified: whether the source was compared with the one that the ledger knows
     :ivar planning: planning of the run's batches
-    :ivar reconciled: the ledger's partitions as this run's reconciliation left them, for its first planning; None if
-        they have to be read. Only commands under the lease change them, and none comes between the two
     :ivar unconfirmed: number of batches that were sent with delivery at_most_once and have no receipt
     :ivar known_files: the source files that the ledger knows
     :ivar bounds: newest closed bound of each source partition that has one: the position below which no record can
@@ -84,7 +82,6 @@ class Run:
         self.unconfirmed = 0
         self.planning = RunPlanning(self)
         self.source_verified = False
-        self.reconciled: Mapping[str, PartitionRecord] | None = None
         self._left: Mapping[str, PartitionRecord] | None = None
         self._closed = False
         setup.on_lease(lease)

@@ -47,9 +47,7 @@ class RunPlanning:
         run = self._run
         with run.step("plan"):
             run.verify_source()
-            records, run.reconciled = run.reconciled, None
-            if records is None:
-                records = run.ledger.partitions(run.pipeline.name)
+            records = run.ledger.partitions(run.pipeline.name)
             blocking = [batch for record in records.values() for batch in record.partition.blocking.values()]
             phases = {record.partition.phase for record in records.values()}
             if phases - {Phase.RUNNING}:
