@@ -82,7 +82,6 @@ class Run:
         self.unconfirmed = 0
         self.planning = RunPlanning(self)
         self.source_verified = False
-        self._left: Mapping[str, PartitionRecord] | None = None
         self._closed = False
         setup.on_lease(lease)
         self.metrics = RunMetrics(setup)
@@ -201,7 +200,7 @@ class Run:
         :raises CkptError: when the run halts or the sink as a whole fails; what was delivered is settled
         """
         self.verify_source()
-        self._left = WaveLoop(self, engine, rounds=rounds, plan_on=plan_on).run()
+        WaveLoop(self, engine, rounds=rounds, plan_on=plan_on).run()
 
     def settle(self) -> None:
         """Settle batches that have a receipt in the sink although no wave has reported their outcome."""
@@ -227,7 +226,7 @@ class Run:
         if self._may_have_sent:
             with self.step("confirm"):
                 final_check.confirm(self.setup, self.lease, self.sink)
-        records = self.ledger.partitions(self.pipeline.name) if self._left is None else self._left
+        records = self.ledger.partitions(self.pipeline.name)
         self.summary.set_end_state(records, unconfirmed=self.unconfirmed)
         self.summary.lag = self._lag(records)
         self.metrics.report(records, self.summary.lag)

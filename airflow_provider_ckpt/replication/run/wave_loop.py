@@ -82,54 +82,44 @@ class WaveLoop:
         self._outage_wait = OutageWait(run, self._time_budget)
         self._refresh = Refresh(run) if run.pipeline.refreshes else None
 
-    def run(self) -> Mapping[str, PartitionRecord] | None:
+    def run(self) -> None:
         """Execute waves until no batch is due, the time budget is over or the run must pause, then close Spark.
 
         After an error, Spark is ended at once.
-
-        :return: the ledger's partitions as the waves left them; None if they were not read after the last command
         """
         try:
-            records = self._run_waves()
+            self._run_waves()
         except BaseException:
             self._engine.kill()
             raise
         if self._engine.started:
             with self._run.step("spark_stop"):
                 self._engine.close()
-        return records
 
-    def _run_waves(self) -> Mapping[str, PartitionRecord] | None:
-        """Choose batches and execute them wave by wave, and wait for batches whose next attempt is due later.
-
-        :return: see :meth:`run`
-        """
-        left: Mapping[str, PartitionRecord] | None = None
+    def _run_waves(self) -> None:
+        """Choose batches and execute them wave by wave, and wait for batches whose next attempt is due later."""
         while self._time_budget.seconds_left:
             self._run.check()
             try:
-                records = self._plan_next()
-                candidates = self._candidates(records)
+                candidates = self._candidates(self._plan_next())
             except LedgerUnavailableError as error:
                 self._outage_wait.wait_for_ledger(error)
                 continue
             self._outage_wait.end_of_ledger()
             if not candidates:
-                left = records
                 break
             due = [batch for batch in candidates if batch.not_before is None or batch.not_before <= utcnow()]
             if self._pipeline.pinned:
                 due = without_blocked(due, candidates)
             moment = None if due else min(batch.not_before for batch in candidates if batch.not_before)
             if self._may_pause and self._time_budget.must_pause(moment):
-                return None  # without the refusals of planning, which are made again when the run has resumed
+                return  # without the refusals of planning, which are made again when the run has resumed
             if moment is None:
                 self._take_turn(due)
             else:
                 self._time_budget.wait_until(moment, may_pause=self._may_pause)
         self._task_builder.finish()
         self._run.planning.raise_refused()
-        return left
 
     @property
     def _may_pause(self) -> bool:
