@@ -33,7 +33,7 @@ class Bare(Run):
 @pytest.mark.parametrize(
     ("error", "recorded"),
     [
-        (OffsetCommitError("not stored"), "[OffsetCommit] not stored"),
+        (OffsetCommitError("not stored"), "[OffsetCommit] pipeline orders: not stored"),
         (ValueError("password=secret"), "ValueError; the log of the run has more"),
     ],
 )
