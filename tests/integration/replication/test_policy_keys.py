@@ -213,14 +213,14 @@ def test_a_ledger_that_is_away_between_two_waves_is_asked_again(
     orders: Replication, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     away = [LedgerUnavailableError("the ledger did not answer.", recoverable=True) for _ in range(2)]
-    stored_actions = orders.ledger.stored_actions
+    open_work = orders.ledger.open_work
 
-    def answer(pipeline: str) -> Sequence[Any]:
+    def answer(pipeline: str) -> Any:
         if away and orders.ledger.partitions(pipeline)["public.orders"].partition.blocking:
             raise away.pop()
-        return stored_actions(pipeline)
+        return open_work(pipeline)
 
-    monkeypatch.setattr(orders.ledger, "stored_actions", answer)
+    monkeypatch.setattr(orders.ledger, "open_work", answer)
 
     assert orders.run().records == Counts(1000, 1000, 0, 0)
     assert not away
