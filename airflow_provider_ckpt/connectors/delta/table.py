@@ -20,6 +20,19 @@ if TYPE_CHECKING:
 _TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*m|↳")
 _DELETION_VECTORS = "deletionVectors"
 _CONSTRAINED = ("delta.invariants", "delta.generationExpression", "delta.identity.start")
+_WRITABLE_FEATURES = frozenset(
+    (
+        "appendOnly", "changeDataFeed", "checkConstraints", "columnMapping", "deletionVectors", "generatedColumns",
+        "invariants", "timestampNtz", "v2Checkpoint", "variantType", "variantType-preview",
+    )
+)  # fmt: skip
+"""Table features whose tables the Delta library can write; it refuses each commit to a table with another one.
+
+A table may have one of these features without using it; :func:`refuse_unsupported` refuses what this sink cannot write.
+"""
+
+_IDENTITY_COLUMNS = 6
+"""Writer version that implies the table feature ``identityColumns``."""
 
 
 def load(path: Location) -> DeltaTable | None:
@@ -187,8 +200,16 @@ def refuse_unsupported(table: DeltaTable, path: Location, *, replacing: bool = F
     :param replacing: whether the sink also removes the table's files
     :raises ConfigError: naming the unsupported features
     """
-    metadata = table.metadata()
-    reasons = [f"it is partitioned by {name}" for name in metadata.partition_columns]
+    metadata, protocol = table.metadata(), table.protocol()
+    features = list(protocol.writer_features or ())
+    if protocol.min_writer_version == _IDENTITY_COLUMNS:
+        features.append("identityColumns")
+    reasons = [
+        f"the Delta library does not write tables with the feature {feature}"
+        for feature in features
+        if feature not in _WRITABLE_FEATURES
+    ]
+    reasons += [f"it is partitioned by {name}" for name in metadata.partition_columns]
     for key, value in metadata.configuration.items():
         if key.startswith("delta.constraints."):
             reasons.append(f"it has the check constraint {key.removeprefix('delta.constraints.')}")

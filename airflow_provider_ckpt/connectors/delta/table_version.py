@@ -99,11 +99,15 @@ class DeltaVersion(ReplaceableVersion, AlterableVersion):
     def refuse_misfit(self, staged: StagedBatch) -> None:
         """Raise an error if a staged batch's columns do not fit this table; see :meth:`TableVersion.refuse_misfit`.
 
+        Other writers may have changed the table since the run's check. Plain files that are added to a table that got
+        partitions or constraints meanwhile would lose the partition columns' values, or violate the constraints.
+
         :param staged: the batch
-        :raises ConfigError: naming the columns
+        :raises ConfigError: naming the columns, or the features that this sink does not support
         """
         if staged.name is None or staged.schema is None or self.table is None:
             return
+        delta_table.refuse_unsupported(self.table, self.layout.table)
         problems = misfits(self.table, decode_schema(staged.schema), may_lack=self._rows_may_lack)
         if problems:
             raise misfit_error(f"the Delta table {self.layout.table}", problems)
