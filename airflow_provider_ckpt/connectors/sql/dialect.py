@@ -352,6 +352,15 @@ class SqlDialect(ColumnDdl):
         """
         return None
 
+    def transactions_elsewhere(self, connection: sa.Connection) -> str | None:  # noqa: ARG002
+        """Return a clause that says why transactions of other servers write to this server's tables; None if none do.
+
+        :meth:`running_transactions` does not contain them.
+
+        :param connection: an open connection
+        """
+        return None
+
     def next_number(self, connection: sa.Connection, table: Table, column: Column) -> int | None:  # noqa: ARG002
         """Return the number that the next row gets in a column that the database numbers; None if unknown.
 

@@ -13,7 +13,12 @@ from airflow_provider_ckpt.connectors.sql.dialect import SqlDialect
 from airflow_provider_ckpt.connectors.sql.failures import Failure
 from airflow_provider_ckpt.connectors.sql.incoming_values import from_texts
 from airflow_provider_ckpt.connectors.sql.mysql_errors import classify
-from airflow_provider_ckpt.connectors.sql.mysql_server import is_on, server_problems, server_settings
+from airflow_provider_ckpt.connectors.sql.mysql_server import (
+    is_on,
+    server_problems,
+    server_settings,
+    transactions_elsewhere,
+)
 from airflow_provider_ckpt.connectors.sql.mysql_table import find_table, quote, referring_tables, stored_size
 from airflow_provider_ckpt.connectors.sql.mysql_tls import tls_arguments
 
@@ -313,6 +318,13 @@ class MySqlDialect(SqlDialect):
         from airflow_provider_ckpt.connectors.sql.mysql_transactions import running_transactions
 
         return running_transactions(connection)
+
+    def transactions_elsewhere(self, connection: sa.Connection) -> str | None:
+        """Return a clause that says that the server is a replica, or one of several primaries; None if it is neither.
+
+        :param connection: an open connection
+        """
+        return transactions_elsewhere(connection, server_settings(connection))
 
     def next_number(self, connection: sa.Connection, table: Table, column: Column) -> int | None:
         """Return the table's next AUTO_INCREMENT value; None if the column is not numbered.

@@ -1,4 +1,7 @@
-"""Refuse a MySQL or MariaDB server on which a fence does not hold, and warn if its commits are not durable."""
+"""Refuse a MySQL or MariaDB server on which a fence does not hold, and warn if its commits are not durable.
+
+Also find out whether the server shows all transactions that write to its tables, as a source needs.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ if TYPE_CHECKING:
 _SETTINGS = """
 SELECT variable_name, variable_value FROM {place} WHERE variable_name IN (
     'wsrep_on', 'read_only', 'super_read_only', 'innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin',
-    'binlog_format', 'innodb_doublewrite', 'group_replication_single_primary_mode', 'server_uuid', 'server_uid')
+    'binlog_format', 'innodb_doublewrite', 'innodb_read_only', 'group_replication_single_primary_mode', 'server_uuid',
+    'server_uid')
 """
 _CLUSTER = (
     "the server belongs to a cluster with several primaries (Galera or group replication), in which a row lock holds "
@@ -39,7 +43,7 @@ def server_problems(settings: Mapping[str, str]) -> tuple[Sequence[tuple[str, st
     :param settings: the server's settings by name
     """
     problems = []
-    if is_on(settings.get("wsrep_on")) or settings.get("group_replication_single_primary_mode", "").upper() == "OFF":
+    if _has_several_primaries(settings):
         problems.append((_CLUSTER, "Name a server with a single primary."))
     if is_on(settings.get("read_only")) or is_on(settings.get("super_read_only")):
         problems.append(("the server is read-only", "Name a connection to the primary."))
@@ -54,6 +58,27 @@ def server_problems(settings: Mapping[str, str]) -> tuple[Sequence[tuple[str, st
         if name in settings and settings[name].upper() not in good
     ]
     return problems, warnings
+
+
+def transactions_elsewhere(connection: sa.Connection, settings: Mapping[str, str]) -> str | None:
+    """Return a clause that says why transactions of other servers write to this server's tables; None if none do.
+
+    A replica is recognised by its threads, which only MariaDB shows to every user, or by being read-only.
+
+    :param connection: an open connection
+    :param settings: the server's settings by name
+    """
+    if _has_several_primaries(settings):
+        return "belongs to a cluster with several primaries (Galera or group replication)"
+    threads = connection.exec_driver_sql("SHOW GLOBAL STATUS LIKE 'Slaves_running'").first()
+    if threads is not None and int(threads[1]):
+        return "is a replica"
+    read_only = [name for name in ("read_only", "super_read_only", "innodb_read_only") if is_on(settings.get(name))]
+    return f"is read-only ({read_only[0]}), as replicas are" if read_only else None
+
+
+def _has_several_primaries(settings: Mapping[str, str]) -> bool:
+    return is_on(settings.get("wsrep_on")) or settings.get("group_replication_single_primary_mode", "").upper() == "OFF"
 
 
 def is_on(value: Any) -> bool:

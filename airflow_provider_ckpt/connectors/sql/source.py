@@ -29,7 +29,7 @@ from airflow_provider_ckpt.connectors.table_split import (
     batch_records,
     plan_ranges,
 )
-from airflow_provider_ckpt.core.errors import SourceError
+from airflow_provider_ckpt.core.errors import ConfigError, SourceError
 from airflow_provider_ckpt.core.ranges import START, Range
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class SqlSource(SqlSourceSession[SourceTable]):
         self._wait = self._section.close_wait.total_seconds()
 
     def check(self) -> None:
-        """Raise ConfigError if the table, its columns or its cursor are unsuitable; see :meth:`Source.check`.
+        """Raise ConfigError if table, columns, cursor or server are unsuitable; see :meth:`Source.check`.
 
         A warning is logged if the database may give a removed row's number to a later row.
         """
@@ -66,6 +66,9 @@ class SqlSource(SqlSourceSession[SourceTable]):
             table = self._table(connection)
             table.refuse_bad_cursors(connection)
             reused = self._database.dialect.reused_numbers(connection, table.table, table.cursor)
+            elsewhere = self._database.dialect.transactions_elsewhere(connection)
+        if elsewhere:
+            self._refuse_hidden_transactions(elsewhere)
         if reused:
             log.warning("pipeline %s: %s", self._pipeline, reused)
 
@@ -188,6 +191,26 @@ class SqlSource(SqlSourceSession[SourceTable]):
             )
         bounds = {} if closing.bound is None else {table.label: closing.bound}
         return Plan(bounds=bounds, states={table.label: closing.state}, notices=notices)
+
+    def _refuse_hidden_transactions(self, reason: str) -> None:
+        """Refuse a server that does not show the transactions that other servers run for it.
+
+        :param reason: clause that says why there are such transactions
+        :raises ConfigError: unless ``source.late_rows: recover``, with which a warning is logged
+        """
+        problem = (
+            f"the server of connection {self._database.known.id!r} {reason}, so it hides the transactions of other "
+            "servers: a row that one of them commits late, with a cursor value below others, would not be read."
+        )
+        if self._section.late_rows == "recover":
+            log.warning("pipeline %s: %s", self._pipeline, problem)
+            return
+        raise ConfigError(
+            problem,
+            pipeline=self._pipeline,
+            hint="Name a connection to the primary. With source.late_rows: recover, this is a warning, and "
+            "`airflow ckpt recover` finds such rows.",
+        )
 
     def _late_numbers(self, connection: sa.Connection, table: SourceTable, tail: int) -> list[str]:
         """Return a warning if the database will give the next rows of the table numbers that were planned already.
