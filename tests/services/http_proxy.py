@@ -26,6 +26,7 @@ class Fault(StrEnum):
 
     ERROR = "error"  # 500; the server never gets the request
     SLOW_DOWN = "slow down"  # 503, as a store answers that has too much to do; the server never gets the request
+    EXPIRED = "expired"  # 400, as S3 answers a token that has expired; the server never gets the request
     CUT = "cut"  # reset; the server never gets the request
     LOST = "lost"  # the server does it, and the client gets a reset
     LOST_ERROR = "lost error"  # the server does it, and the client is told 500
@@ -33,7 +34,7 @@ class Fault(StrEnum):
     SLOW = "slow"  # the server does it at once, and the answer comes late
 
 
-_NOT_DONE = (Fault.ERROR, Fault.SLOW_DOWN, Fault.CUT)
+_NOT_DONE = (Fault.ERROR, Fault.SLOW_DOWN, Fault.EXPIRED, Fault.CUT)
 
 
 @dataclass(slots=True)
@@ -164,6 +165,8 @@ class HttpProxy:
             return _error(500, "InternalError")
         if fault is Fault.SLOW_DOWN:
             return _error(503, "SlowDown")
+        if fault is Fault.EXPIRED:
+            return _error(400, "ExpiredToken")
         if fault is Fault.SLOW:
             time.sleep(seconds)
         if answer is None or fault is Fault.LOST:

@@ -17,6 +17,8 @@ _MAX_RETRIES = 8
 _RETRY_TIMEOUT = timedelta(seconds=60)
 _SERVER_MESSAGE = re.compile(r"<Message>(.*?)</Message>")
 _STATUS = re.compile(r"status code: (\d+)")
+_BAD_CREDENTIALS = re.compile(r"<Code>(?:ExpiredToken|InvalidToken|AuthorizationHeaderMalformed)</Code>")
+"""Codes with which S3 refuses credentials, or a wrong region, with the status 400, which other errors have, too."""
 
 
 def status(error: Exception) -> int | None:
@@ -91,7 +93,7 @@ class Bucket:
         :param error: the library's error
         :param operation: the operation and its object, for the message, such as ``write s3://bucket/x``
         :return: the error, which the caller raises. It is marked as an outage, and as recoverable unless the store
-            has denied access
+            has denied access or refused the credentials
         """
         from obstore import exceptions
 
@@ -102,7 +104,7 @@ class Bucket:
             text = text.replace(secret, "***")
         message = f"cannot {operation}: {text or type(error).__name__}."
         denied = isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError)
-        if denied or status(error) in (401, 403):
+        if denied or status(error) in (401, 403) or _BAD_CREDENTIALS.search(str(error)):
             hint = "Correct the connection's credentials, or grant them access, then run again; nothing was lost."
             return IoError(message, recoverable=False, is_outage=True, hint=hint)
         return IoError(message, recoverable=True, is_outage=True)

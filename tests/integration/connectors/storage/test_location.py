@@ -275,6 +275,18 @@ def test_wrong_credentials_are_named_without_being_shown(object_stores: ObjectSt
         assert wrong not in str(failed.value)
 
 
+def test_an_expired_token_is_an_error_of_credentials(object_stores: ObjectStores) -> None:
+    store = object_stores.get("versitygw")
+    with HttpProxy(store.client_port) as proxy:
+        place = _in_store(store, proxy.port)
+        proxy.fail(Rule(Fault.EXPIRED, times=None))
+
+        for failure in (_failure(lambda: (place / "file").write(b"1")), _failure(lambda: list(place.names()))):
+            assert failure is not None
+            assert (failure.recoverable, failure.is_outage) == (False, True)
+            assert "Correct the connection's credentials" in str(failure)
+
+
 def test_a_missing_bucket_is_named(object_store: ObjectStoreServer) -> None:
     url = object_store.url().replace("//ckpt/", "//no-such-bucket/root")
 
