@@ -118,6 +118,11 @@ def _unescaped(choice: str) -> str:
 
 
 def _problem(connection: sa.Connection, label: str, table_type: str, engine: str | None) -> tuple[str, str] | None:
+    if table_type == "SYSTEM VERSIONED":
+        return (
+            f"target {label} keeps older versions of its rows (system versioning), which this sink does not support",
+            "Name a table without system versioning.",
+        )
     if table_type != "BASE TABLE":
         return f"target {label} is a {table_type.lower()}, not a table", "Name a table."
     if engine is None or connection.exec_driver_sql(_TRANSACTIONAL, (engine,)).scalar() != "YES":

@@ -250,6 +250,10 @@ class TestRefusals:
     def test_a_view(self, database: Database) -> None:
         assert "is a view" in self.check(database, "CREATE TABLE t (id int)", "CREATE VIEW target AS SELECT * FROM t")
 
+    def test_a_table_with_history(self, mariadb: MariaDb) -> None:
+        made = "CREATE TABLE target (id int PRIMARY KEY) WITH SYSTEM VERSIONING"
+        assert "target keeps older versions of its rows (system versioning)" in self.check(mariadb, made)
+
     @pytest.mark.parametrize("engine", ["MyISAM", "Aria", "MEMORY"])
     def test_an_engine_without_transactions(self, mariadb: MariaDb, engine: str) -> None:
         assert "has no transactions" in self.check(mariadb, f"CREATE TABLE target (id int) ENGINE = {engine}")
