@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ckpt.connectors.batch_content import record_error
+from airflow_provider_ckpt.connectors.sink_protocol import ROW_NUMBER
 from airflow_provider_ckpt.connectors.two_phase.column_changes import ColumnRules, TableColumn, needed_changes
 from airflow_provider_ckpt.connectors.two_phase.column_types import differences, to_storable
 from airflow_provider_ckpt.connectors.two_phase.type_widening import is_wider
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +24,12 @@ if TYPE_CHECKING:
 
 _NAMES_OF_SPARK_TYPES = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long"}
 """Delta's names of column types, by Spark SQL's names of the same types; only those that differ."""
+
+_DECLARED_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
+"""Key of a column's metadata in which Spark keeps the type of a ``char`` or ``varchar`` column, a string to Delta."""
+
+_LIMITED = re.compile(r"(?:var)?char\((\d+)\)", re.IGNORECASE)
+_TOO_LONG = "22001"
 
 _NO_WIDENING = "the Delta library does not widen a column's type (table feature typeWidening)"
 _NO_RENAME = "the Delta library does not rename columns (table feature columnMapping)"
@@ -63,6 +73,29 @@ def widen_rows(rows: pa.Table, table: DeltaTable) -> pa.Table:
         if name in wanted and is_wider(types[name], wanted[name]):
             rows = rows.set_column(index, name, rows.column(name).cast(schema.field(name).type))
     return rows
+
+
+def length_errors(rows: pa.Table, table: DeltaTable) -> dict[int, ErrorInfo]:
+    """Return the errors of texts that are longer than Spark lets the table's columns be, by row number.
+
+    Delta itself has no such limit; writers have to keep it.
+
+    :param rows: rows with their numbers, as :func:`to_delta` returned them
+    :param table: the table
+    """
+    import pyarrow.compute as pc
+
+    errors: dict[int, ErrorInfo] = {}
+    for field in table.schema().fields:
+        declared = str((field.metadata or {}).get(_DECLARED_TYPE, ""))
+        limit = _LIMITED.fullmatch(declared)
+        if limit is None or field.name not in rows.column_names:
+            continue
+        too_long = pc.greater(pc.utf8_length(rows.column(field.name)), int(limit[1]))
+        message = f"column {field.name} is a text of more than {limit[1]} characters, and the table declares {declared}"
+        for number in rows.column(ROW_NUMBER).filter(too_long).to_pylist():
+            errors[number] = record_error(ErrorType.SINK, message, _TOO_LONG)
+    return errors
 
 
 def changes_for(table: DeltaTable, where: str, steps: Sequence[TargetStep], pipeline: str) -> Sequence[TargetStep]:

@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.connection import Connection
 from airflow_provider_ckpt.connectors.delta import table as delta_table
-from airflow_provider_ckpt.connectors.delta.column_types import encode_schema, misfits, to_delta, widen_rows
+from airflow_provider_ckpt.connectors.delta.column_types import (
+    encode_schema,
+    length_errors,
+    misfits,
+    to_delta,
+    widen_rows,
+)
 from airflow_provider_ckpt.connectors.delta.layout import DeltaLayout
 from airflow_provider_ckpt.connectors.delta.stats import statistics
 from airflow_provider_ckpt.connectors.delta.table_version import DeltaVersion
@@ -70,7 +76,9 @@ class DeltaWriter(TableWriter[DeltaVersion]):
         return rows
 
     def _record_errors(self, rows: pa.Table, version: DeltaVersion) -> dict[int, ErrorInfo]:
-        return null_errors(rows, delta_table.required_columns(version.table)) if version.table is not None else {}
+        if version.table is None:
+            return {}
+        return length_errors(rows, version.table) | null_errors(rows, delta_table.required_columns(version.table))
 
     def _write(self, task: BatchTask, rows: pa.Table, version: DeltaVersion, written: list[Location]) -> WrittenFiles:
         schema = encode_schema(rows.schema)

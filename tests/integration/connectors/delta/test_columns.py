@@ -1,9 +1,11 @@
-"""The delta sink adds columns to a table while another writer adds columns too."""
+"""Columns of a Delta table: two writers that add some at the same time, and the lengths that Spark declares."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, Field, Schema
+from deltalake.schema import PrimitiveType
 
 from airflow_provider_ckpt.connectors.delta import table as delta_table
 from airflow_provider_ckpt.core.batch import AttemptOutcome
@@ -26,3 +28,27 @@ def test_two_that_add_columns_at_once_both_deliver(table: DeltaHarness, monkeypa
     assert outcome.outcome is AttemptOutcome.DELIVERED
     rows = table.rows()
     assert (rows[10], rows[20]) == ({"id": 10, "b": None, "a": 1}, {"id": 20, "b": 2, "a": None})
+
+
+def test_a_text_longer_than_its_varchar_is_a_dead_letter(table: DeltaHarness) -> None:
+    declared = {"short": "varchar(3)", "fixed": "char(2)", "any": "string"}
+    limited = [
+        Field(name, PrimitiveType("string"), metadata={"__CHAR_VARCHAR_TYPE_STRING": kind})
+        for name, kind in declared.items()
+    ]
+    DeltaTable.create(table.place, Schema([Field("id", PrimitiveType("long")), *limited]))
+    run = Run(table).fence()
+    short = pa.array(["日本語", "four", None, *["x"] * 7])
+    fixed = pa.array(["ab", "ab", "abc", None, *["a"] * 6])
+
+    (outcome,) = run.commit(
+        run.writer.deliver(task(0), content(0, short=short, fixed=fixed, any=pa.array(["x" * 9] * 10)))
+    )
+
+    assert outcome.receipt is not None
+    assert (outcome.receipt.counts.delivered, outcome.receipt.counts.dead_lettered) == (8, 2)
+    assert [row["id"] for row in table.rows()] == [0, *range(3, 10)]
+    assert [line["message"] for line in table.dead_letter_lines()] == [
+        "column short is a text of more than 3 characters, and the table declares varchar(3)",
+        "column fixed is a text of more than 2 characters, and the table declares char(2)",
+    ]
